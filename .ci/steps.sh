@@ -29,7 +29,8 @@ skip() {
 }
 skipped() { [ ! -s "$SKIPS" ] || sed -z 's/\n$//; s/\n/, /g; s/^/; skipped: /' "$SKIPS"; }
 
-# begin NAME COMMAND...: runs it beside the following steps. `begun NAME` waits for it and prints its output.
+# begin NAME COMMAND...: runs COMMAND in parallel with the following steps. `begun NAME` waits for it and
+# prints its output.
 declare -A BEGUN=()
 begin() {
     local name=$1
@@ -98,13 +99,13 @@ unless_unavailable() {
     return "$rc"
 }
 
-# The program as robots get it, with the guest's part of the virtual bench. Line tables would take a fifth of the compile time,
-# and a robot's program of 75 MB would have to be packed for the guest.
+# The program as robots get it, with the guest's part of the virtual bench. It is built without line tables:
+# they would take a fifth of the compile time and make it 75 MB, all to be packed for the guest.
 robot_build() {
     CARGO_PROFILE_RELEASE_DEBUG=false unless_unavailable "robot's program" scripts/build-aarch64 --example hil-guest
 }
 
-# virtual_bench ARGUMENTS...: scripts/hil on that program.
+# virtual_bench ARGUMENTS...: runs scripts/hil with that program.
 virtual_bench() {
     [ -x target/robot/hil-guest ] || { skip "virtual bench" "no robot's program"; return; }
     bench_tools || { skip "virtual bench" "QEMU and a cross compiler cannot be installed"; return; }

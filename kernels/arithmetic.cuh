@@ -27,7 +27,8 @@ __device__ inline unsigned short to_half(float value) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
   return bits;
 }
-/// Within 2 units in the last place, with a third of the instructions of a correctly rounded quotient.
+/// a / b within 2 units in the last place. It takes a third of the instructions of a correctly rounded
+/// quotient.
 __device__ inline float quotient(float a, float b) { return __fdividef(a, b); }
 /// Nanoseconds. Its resolution depends on the chip: 32 ns to a microsecond.
 __device__ inline unsigned long long device_clock() {
@@ -114,7 +115,7 @@ template <unsigned COUNT> struct Best {
     for (unsigned place = 0; place < COUNT; place++) score[place] = -2.0, index[place] = NO_ROW;
   }
   __device__ void offer(double candidate, unsigned from) {
-    // Most candidates are not among the best: one comparison.
+    // Most candidates are not among the best, and need only one comparison.
     if (!before(candidate, from, score[COUNT - 1], index[COUNT - 1])) return;
 #pragma unroll
     for (unsigned place = 0; place < COUNT; place++) {
@@ -128,8 +129,8 @@ template <unsigned COUNT> struct Best {
   }
 };
 
-/// One warp takes the best `COUNT` of `length` matches, best first, into `best` in shared memory. Each round ranks
-/// the best so far and as many others as there are lanes left. No index may occur twice.
+/// One warp takes the best `COUNT` of `length` matches, best first, into `best` in shared memory. Each round
+/// ranks the best so far together with as many new matches as there are lanes left. No index may occur twice.
 template <unsigned COUNT> __device__ inline void warp_best(const Match* matches, unsigned length, Match* best) {
   const unsigned lane = threadIdx.x % WARP;
   if (lane < COUNT) best[lane] = {-2.0, NO_ROW, 0};

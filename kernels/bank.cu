@@ -2,13 +2,15 @@
 ///
 /// bank_scan: grid (up to SCAN_BLOCKS, 1, robots), block 256. Eight lanes read a coarse row (512 bytes) and bound its
 ///   cosine from both sides (see `Bounds`). Writes an upper bound per row and the five highest lower bounds per
-///   block. All in f32 and integers.
-/// compare_rows, by `answer`: the scan's blocks again. A row whose upper bound is below the fifth of all lower
-///   bounds cannot be among the five; the others are compared exactly, in f64. However coarse the
-///   rows are, the result is exact: only the number of rows read twice depends on it. If the bank is full
-///   and this cycle is worth storing, each block also writes the least valuable row of its share.
-/// remember, by `deliver`: merges, decides, stores.
-/// experience: grid (1, 1, robots), block 256. Stores bank.given, a descriptor about rest and its value.
+///   block. It uses only f32 and integers.
+/// compare_rows, called by `answer`: the same blocks as in the scan. A row whose upper bound is below the
+///   fifth of all lower bounds cannot be among the five; the others are compared exactly, in f64. However
+///   coarse the rows are, the result is exact: only the number of rows read twice depends on that. If the
+///   bank is full and this cycle is worth storing, each block also writes the least valuable row of its
+///   share.
+/// remember, called by `deliver`: merges, decides, stores.
+/// experience: grid (1, 1, robots), block 256. Stores bank.given: a descriptor relative to
+///   rest, and its value.
 ///
 /// The query is made once per cycle, by `features`; a lane holds its part of it in registers.
 /// 256 threads: 32 rows in flight per block hide the latency of a row. Shared memory: lists of at most 6 KiB;
@@ -41,8 +43,8 @@ __device__ inline Bounds bounds(float cosine, float row_error, float query_error
   return {cosine - off, cosine + off};
 }
 
-/// Lanes that compare a row. A warp handles four rows at once: one after another, each would wait for memory and
-/// for five exchanges between lanes.
+/// Lanes that compare a row. A warp handles four rows at once, because otherwise each row would wait for
+/// memory and for five exchanges between lanes.
 constexpr unsigned ROW_LANES = 8;
 constexpr unsigned ROWS_AT_ONCE = WARP / ROW_LANES;
 constexpr unsigned ROW_PARTS = DESCRIPTOR / (16 * ROW_LANES); // loads per lane, 16 bytes each
@@ -214,7 +216,7 @@ __device__ inline void compare_rows(const Brain& brain, unsigned blocks) {
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   const Rows rows = rows_due(brain);
   if (rows.from == rows.to) return;
-  // Each warp computes the floor itself: no barrier, and the lists come from the cache.
+  // Each warp computes the floor itself, which saves a barrier; the lists come from the cache.
   Floors floors;
   for (unsigned i = lane; i < blocks * BANK_TOP; i += WARP) floors.raise(bank.low[i]);
   float floor;

@@ -81,7 +81,7 @@ struct Cycle {
   unsigned parts;
   unsigned count[GROUPS];   // sub-steps of each group; 0: it does not change
   unsigned front[GROUPS];   // which of the two buffers holds the group before the cycle
-  unsigned left[GROUPS];    // the same on the grid that was left; only the moves read it
+  unsigned left[GROUPS];    // the same on the previous grid; only the moves read it
   unsigned stale[GROUPS];   // the group's sums do not match its cells: reduce it even without sub-steps
   float take[GROUPS];       // share k of F in a sub-step
   float hold[GROUPS];       // 1 - k
@@ -157,7 +157,7 @@ struct Senses {
   unsigned row;                   // the same, kept constant during a learning step
 };
 
-/// The descriptor about rest at unit length: what the bank's rows are compared with.
+/// The descriptor relative to rest, at unit length, with which the bank's rows are compared.
 struct alignas(16) Query { // read sixteen bytes at a time
   float exact[DESCRIPTOR];
   signed char bytes[DESCRIPTOR];  // in steps of scale
@@ -167,7 +167,7 @@ struct alignas(16) Query { // read sixteen bytes at a time
   unsigned arrived;               // finished blocks of features
 };
 
-/// Step 4's vectors about rest, and the vectors at rest.
+/// Step 4's vectors relative to rest, and the vectors at rest.
 struct About {
   double context[CHANNELS];
   double descriptor[DESCRIPTOR];
@@ -234,7 +234,7 @@ struct Brain {
   Taps taps;
   void* cells[2][2][GROUPS];  // [grid][buffer][group]: [GROUP][n][n][n], x fastest
   const short* const* volumes[2]; // [slot]: address of its [PATTERN][n][n][n], in steps of (1 - beta) / 32767
-  const double* contexts;     // [slot][CHANNELS], unit length, about rest
+  const double* contexts;     // [slot][CHANNELS], unit length, relative to rest
   const unsigned* stored;     // [slot], 0 for an empty one
   float* channel_sums;        // [slab][CHANNELS]
   float* block_sums;          // [slab][GROUPS][COLUMNS]

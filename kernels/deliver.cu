@@ -4,7 +4,8 @@
 /// Launch: grid (1, 1, robots), block 256. launch.number: blocks of the scan.
 #include "bank.cu"
 
-/// The row that the cycle changed, for the host's copy of the bank: at most 2 KB, and only of a bank that learns.
+/// Reports the row that the cycle changed, for the host's copy of the bank: at most 2 KB, only if the bank
+/// learns.
 __device__ inline void deliver_row(const Brain& brain) {
   Report& report = *brain.report;
   const unsigned row = brain.rule->learns ? brain.bank.sweep->touched : NO_ROW;

@@ -1,7 +1,7 @@
 /// Step 7: the read-out, the bridge after a change of grid, and the motors.
 ///
-/// One block of `answer` with 256 threads computes each motor: a row of 2113 weights, eight or nine per thread.
-/// Shared memory: eight doubles. Products in f64, so that the number of threads changes no more than the last
+/// One block of `answer` with 256 threads computes each motor: a row of 2113 weights, eight or nine per
+/// thread. Shared memory: eight doubles. Products in f64, so that the number of threads changes no more than the last
 /// bits of the sum; the loads hide the cost of 2113 of them.
 #pragma once
 #include "arithmetic.cuh"

@@ -5,8 +5,8 @@
 //! each a message, a fix and an exit code. Nothing in here makes decisions about the robot.
 
 /// `println!` for verbs. Unlike the standard one it does not panic if the reader is gone (`ganglion check
-/// FILE | head`): a closed pipe must not stop a robot. A full disk is recorded and becomes the program's
-/// failure. Defined before the verbs, so that they all see it.
+/// FILE | head`): a closed pipe must not stop a robot. If the disk is full, this is recorded and becomes the
+/// program's failure. Defined before the verbs, so that all of them can use it.
 macro_rules! say {
     () => { $crate::cli::output::line(format_args!("")) };
     ($($words:tt)*) => { $crate::cli::output::line(format_args!($($words)*)) };
@@ -203,14 +203,14 @@ fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
     // An argument may be a file name that the shell expanded, with control sequences in it.
     let tame = !crate::system::sanitize::acts_on_a_terminal(&answer.render().to_string());
     if asked_for || whole_help || (output::stderr_is_terminal() && tame) {
-        // If this pipe is closed, there is no reader for a report.
+        // If this pipe is closed, nobody would read a report.
         let _ = answer.print();
         return Ok(if asked_for { Exit::Done } else { Exit::Usage });
     }
     Err(Failure::from_clap(&answer))
 }
 
-/// The verb of the workshop that clap did not recognise, if that is the error.
+/// The workshop verb that clap did not recognise, if that is the error.
 fn of_the_workshop(answer: &clap::Error) -> Option<&'static str> {
     const VERBS: [&str; 6] = ["replay", "learn", "teach", "ablate", "report", "live"];
     match answer.get(ContextKind::InvalidSubcommand) {
@@ -219,7 +219,7 @@ fn of_the_workshop(answer: &clap::Error) -> Option<&'static str> {
     }
 }
 
-/// The failure for a verb that this program was built without.
+/// The failure for a verb that is not part of this build.
 fn lacks(verb: &str) -> Failure {
     let missing = Failure::usage(format!("this program has no '{verb}': it is built for a robot"));
     missing.fix("use a program that was built from the source with 'cargo build --release'")
@@ -246,7 +246,8 @@ mod tests {
         examples(&command, &mut found);
         assert!(found.len() >= command.get_subcommands().count() - 1, "{found:?}");
         for (verb, line) in found {
-            // At least two spaces precede the explanation; the shell handles a pipe or a redirection.
+            // The explanation is preceded by at least two spaces; pipes and redirections are handled by the
+            // shell.
             let words = line.split("  ").next().unwrap_or_default().split(['|', '>', '#']).next();
             let words = words.unwrap_or_default().split_whitespace();
             if let Err(error) = Invocation::try_parse_from(words.map(|word| word.trim_matches('\''))) {

@@ -7,9 +7,9 @@
 //! [`runtime::tick`] runs one control period; [`runtime::robot`] assembles the parts; [`runtime::runner`]
 //! runs them.
 //!
-//! Not allowed: no wait, lock, log or allocation in `tick` or anything it calls; no field in `reflex`,
-//! `device` or `bus`; no frame in `device`; no TOML outside `board`; no `unsafe` outside `rt`, `gpu`,
-//! `bus::linux` and the vector instructions of `cpu`; no wall clock at all.
+//! Rules: no wait, lock, log or allocation in `tick` or anything it calls; no field in `reflex`, `device` or
+//! `bus`; no frame in `device`; no TOML outside `board`; no `unsafe` outside `rt`, `gpu`, `bus::linux` and
+//! the vector instructions of `cpu`; no wall clock at all.
 //!
 //! The feature `workshop` (on by default) adds the tools that teach and examine a field at a desk, and the
 //! page of a recorded run. The package for robots is built without it.

@@ -283,7 +283,7 @@ fn ready_lines_watch_rising_edges_and_buttons_both() {
     assert_eq!(
         ready,
         Some(Usage::Rising { bias: Bias::AsIs }),
-        "half the interrupts, and no rising edge is reported as falling"
+        "half as many interrupts, and no rising edge is reported as falling"
     );
     let buttons = noted.iter().filter(|(owner, one)| *owner == "lines" && one.line != Line(10));
     assert!(buttons.clone().count() > 0);
@@ -315,7 +315,7 @@ fn equal_addresses_on_two_buses_are_two_chips() {
 
 #[test]
 fn an_external_halt_stops_the_motors() {
-    // A halt without a reading, as a control socket or a guard may request it.
+    // A halt that no reading caused, as a control socket or a guard may request.
     let mut rig = Rig::new(&two_buses(), &[]);
     rig.drive(Instant::ZERO + ms(6_000), |_, _| ());
     assert!(!rig.plant.motors_still());

@@ -121,7 +121,7 @@ fn a_wrong_command_line_exits_64_with_one_line_on_stderr() {
     }
     let nearest = err(&output(&["doctr"]));
     assert!(nearest.contains("doctor"), "{nearest}");
-    // Without a verb: the whole help, but still the exit code of a wrong command line.
+    // Without a verb, the whole help is printed, but the exit code is still that of a wrong command line.
     let bare = output(&[]);
     assert_eq!(bare.status.code(), Some(64));
     assert!(err(&bare).contains("Commands:"));
@@ -325,7 +325,7 @@ impl Running {
         Running(Some(command.spawn().expect("the program starts")))
     }
 
-    /// The empty value that replaces a process that was waited for.
+    /// Placeholder for a process that has already been waited for.
     pub fn none() -> Running {
         Running(None)
     }
@@ -372,12 +372,12 @@ pub const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal:
 /// Signals by which a terminal stops a program.
 pub const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
-/// A run of ten minutes, once it watches for signals.
+/// A ten-minute run that already watches for signals.
 fn a_long_run() -> Running {
     watching(&["run", "--for", "600s", "--json"])
 }
 
-/// The program during long work, once it watches for signals.
+/// The program during long work, already watching for signals.
 pub fn watching(arguments: &[&str]) -> Running {
     watching_with(arguments, |_| ())
 }

@@ -30,7 +30,7 @@ use ganglion::field::{FieldEngine, FieldInput, FieldOutput, Inspect};
 use rig::{Launching, Rig};
 use tables::DeviceAnswer;
 
-/// One robot on a large GPU: most blocks.
+/// One robot on a large GPU: the largest number of blocks.
 const SPREAD: Launching = Launching { planes: 1, blocks: 2 };
 /// Few blocks with more work each.
 const PACKED: Launching = Launching { planes: 2, blocks: 3 };
@@ -113,7 +113,7 @@ impl Pair {
         }
     }
 
-    /// Compares everything that a cycle shows, in f32 storage.
+    /// Compares everything that a cycle exposes, in f32 storage.
     fn compare(&mut self, quality: usize, answer: &DeviceAnswer, expected: &FieldOutput) {
         let when = format!("{}, cycle {}, level {quality}", self.what, answer.cycle);
         assert_eq!(answer.cycle, expected.cycle, "{when}");

@@ -1,6 +1,6 @@
-//! Decision fields behave as in the literature and give its numbers: Amari (1977); Schoner, Spencer and the
-//! DFT Research Group (2016), *Dynamic Thinking*; parameters of COSIVINA 1.4. The expected numbers come from
-//! a solver of our own in f64. In f32 a value may differ by 1e-2, and a peak of more than one dimension by a
+//! Decision fields behave as in the literature and reproduce its numbers: Amari (1977); Schoner, Spencer and
+//! the DFT Research Group (2016), *Dynamic Thinking*; parameters of COSIVINA 1.4. The expected numbers come
+//! from our own f64 solver. In f32 a value may differ by 1e-2, and a peak in more than one dimension by one
 //! site on each face.
 
 use crate::long::or_in_full;
@@ -86,8 +86,9 @@ fn only_selection_chooses_between_two_inputs() {
     }
 }
 
-/// The strength at which a rising input makes a peak, and at which the falling one loses it. The strength
-/// changes by 0.05 after 200 steps. Near a threshold a field is slow: after 500 steps some are 0.05 off.
+/// The strength at which a rising input makes a peak, and the strength at which a falling one loses it. The
+/// strength changes by 0.05 after 200 steps. Near a threshold a field is slow: after 500 steps some are 0.05
+/// off.
 fn thresholds(preset: Preset) -> (f32, Option<f32>) {
     let mut field = ring(preset);
     let mut has_peak = |strength: u32| {
@@ -136,7 +137,7 @@ fn equal_inputs_with_noise_make_one_decision() {
         let settings = Settings { noise: 1.0, seed, ..Settings::preset(Preset::Selection, &[RING]) };
         let mut field = DecisionField::new(settings).expect("a preset is valid");
         let peaks = run(&mut field, &input, 500);
-        // Noise may cut the flank of a peak, but there must be no second place.
+        // Noise may cut the flank of a peak, but there must be no peak at the other place.
         let places: Vec<f32> = peaks.iter().map(|peak| peak.at[0]).collect();
         let of_left = places.iter().filter(|at| (**at - 25.0).abs() < 10.0).count();
         let of_right = places.iter().filter(|at| (**at - 75.0).abs() < 10.0).count();
@@ -168,10 +169,10 @@ fn one_input_has_two_states_by_its_past() {
 
 /// Amari's exact widths: w = 2 exp(-x^2 / 2) - exp(-x^2 / 8), output 0 or 1, and W(a) = -h for the width a,
 /// where W is the integral of w from 0 to a. On a grid of sites a bump stops a little before that width, from
-/// either side, because only whole sites can join or leave it; so the middle of both is compared.
+/// either side, because only whole sites can join or leave it; so the mean of the two widths is compared.
 #[test]
 fn bumps_have_the_widths_that_amari_proved() {
-    const STEP: f32 = 0.05; // distance of two sites
+    const STEP: f32 = 0.05; // distance between two sites
     let sum = 2.0 * (2.0 * std::f32::consts::PI).sqrt(); // integral of either Gaussian
     let axes = [Axis { sites: 500, circular: true }];
     let interaction = Interaction {

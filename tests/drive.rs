@@ -86,7 +86,7 @@ fn each_seed_drives_5_m_and_hits_nothing_visible() {
         assert!(run.report.distance_m > 5.0, "seed {seed}: only {} m", run.report.distance_m);
         beside += run.report.contacts.all();
     }
-    // A corner of the car touches something outside the sonar's cone, in 3 rooms of 40
+    // A corner of the car touches something outside the sonar's cone, in 3 of 40 rooms
     // (docs/measurements.md).
     assert!(beside <= 1, "{beside} contacts");
 }

@@ -223,7 +223,7 @@ fn a_recording_is_never_written_over() {
     refused(&other, &page, 65, "not an MCAP file");
     refused(&recording, &folder.path("no/such/folder.html"), 69, "folder.html");
     assert!(!std::path::Path::new(&page).exists(), "a failure leaves no page");
-    // A page is replaced by a newer one, also of a recording that was cut off.
+    // A page is replaced by a newer one, even if that shows a recording that was cut off.
     let (page, whole) = folder.page(&recording);
     fs::write(&recording, &before[..before.len() / 2]).unwrap();
     let (_, cut) = folder.page(&recording);

@@ -1,6 +1,6 @@
 //! Whatever ends a run, its motors stop: a panic of any thread, in any call, and a transfer that never
-//! returns. Real threads, the simulated robot. The run reports the thread, and whether the motors confirmed
-//! the stop.
+//! returns. Uses real threads and the simulated robot. The run reports the thread, and whether the motors
+//! confirmed the stop.
 
 use crate::cli;
 use ganglion::base::fault::BusFault;
@@ -147,7 +147,7 @@ impl Rig {
         self
     }
 
-    /// Runs it until it ends on its own; `driving` is called once the motors run.
+    /// Runs the robot until the run ends on its own; `driving` is called once the motors run.
     fn run(self, mut driving: impl FnMut()) -> (Ending, Plant) {
         let Rig { mut robot, plant, clock } = self;
         let first = clock.now() + Span::from_millis(20);
@@ -189,7 +189,7 @@ fn panic_of_any_worker_ends_the_run_with_stopped_motors() {
     });
 }
 
-/// The bus panics in the middle of a transfer, then in those of the last call: the call is repeated.
+/// The bus panics in the middle of a transfer, then in the transfers of the last call: the call is repeated.
 #[test]
 fn panic_in_the_last_call_does_not_prevent_the_motor_stop() {
     struct Mined(Plant, Arc<Mine>);
@@ -238,7 +238,7 @@ fn watching_threads_panic_resumes_after_motors_and_threads_stop() {
         catch_unwind(AssertUnwindSafe(|| rig.run(|| panic!("a panic caused by the test: the watcher"))));
     assert!(panicked.is_err());
     assert!(plant.motors_still());
-    // This reference and the world's: no thread holds one any more.
+    // Only this reference and the world's are left: no thread holds one any more.
     assert_eq!(Arc::strong_count(&clock), 2);
     assert_stopped(&plant);
 }

@@ -57,7 +57,8 @@ pub fn input(seed: u64, cycle: u64, quality: usize) -> FieldInput {
     }
 }
 
-/// Levels in a sequence that visits each, and each change between neighbours and across all.
+/// Levels in a sequence that includes each level, each change between neighbours, and changes from end to
+/// end.
 fn level_at(cycle: u64) -> usize {
     const ORDER: [usize; 12] = [0, 1, 2, 3, 4, 5, 0, 5, 4, 3, 0, 2];
     ORDER[(cycle / 5) as usize % ORDER.len()]
@@ -102,7 +103,7 @@ fn build_at(plan: &FieldPlan, level: Level) -> Box<dyn Inspect> {
     engine
 }
 
-/// Bits of everything that an engine shows.
+/// Bits of everything that an engine exposes.
 fn fingerprint(engine: &dyn Inspect, response: &FieldOutput) -> Vec<u32> {
     let answers = response.scores.iter().chain(&response.motors);
     let rest = [response.confidence, response.skill, response.novelty];
@@ -165,7 +166,7 @@ fn motors_do_not_jump_when_the_resolution_changes() {
     let mut engine = build(&plan(16));
     let mut last = engine.cycle(&input(9, 0, 0)).expect("in range");
     for cycle in 1..60 {
-        // From one grid to the other every ten cycles.
+        // Switches from one grid to the other every ten cycles.
         let response =
             engine.cycle(&input(9, cycle, if cycle / 10 % 2 == 1 { 5 } else { 0 })).expect("in range");
         if cycle % 10 == 0 {

@@ -36,13 +36,13 @@ pub trait Judged {
     fn seeds() -> &'static [u64] {
         Self::SEEDS
     }
-    /// How much work a law asks of this engine: `whole`. The emulated device, a hundred times slower, does
-    /// `some` in daily use; besides the laws it is compared with the reference cycle by cycle
+    /// How much work a law requires of this engine: by default `whole`. The emulated device, a hundred times
+    /// slower, does `some` in daily use; besides the laws it is compared with the reference cycle by cycle
     /// (`cuda::engine`).
     fn share(whole: u64, _some: u64) -> u64 {
         whole
     }
-    /// A value to hold while engines of this kind are used; `None` if there can be none.
+    /// A value to hold while engines of this kind are used; `None` if there can be no such engine.
     fn ready() -> Option<Box<dyn Any>> {
         Some(Box::new(()))
     }
@@ -368,8 +368,8 @@ fn random_readout<E: Judged>(engine: &mut E, seed: u64, size: f64) -> Vec<f32> {
     (0..MOTORS).flat_map(row).collect()
 }
 
-/// Tests one engine against every law. The laws of many cycles get this attribute, if one is given; the last
-/// law, which needs smaller steps than a half has, is tested only on request.
+/// Tests one engine against every law. Laws that need many cycles get this attribute, if one is given; the
+/// last law, which needs smaller steps than a half has, is tested only on request.
 macro_rules! laws {
     ($name:ident, $(#[$long:meta])? $engine:ty $(, $also:ident)?) => {
         mod $name {

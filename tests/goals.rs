@@ -205,7 +205,7 @@ fn a_running_robot_obeys_orders_only_while_it_is_armed() {
     });
 }
 
-/// What is nearer than 0.7 m ahead is remembered as a wall.
+/// Anything nearer than 0.7 m ahead is remembered as a wall.
 const REMEMBERS_WALLS: &str = r#"
 [[sensor]]
 name = "wall"

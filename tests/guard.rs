@@ -1,5 +1,5 @@
-//! The whole guard: a server on real sockets with a line that records its levels, and the built program with
-//! the runtime beside it, killed, paused and restarted.
+//! The whole guard: a server on real sockets with a line that records its levels, and the built program
+//! together with the runtime, killed, paused and restarted.
 
 mod callers;
 mod flood;

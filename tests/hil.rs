@@ -1,5 +1,5 @@
-//! The bench of `ganglion hil` over the simulated robot: two loops of "wire" around it, the real runtime
-//! between them, in real time. Counts answers; does not assert how long they took.
+//! The bench of `ganglion hil`, run against the simulated robot: two loops of "wire" around it, the real
+//! runtime between them, in real time. Counts answers; does not assert how long they took.
 
 use ganglion::base::fault::BusFault;
 use ganglion::base::plan::{Board, Line};

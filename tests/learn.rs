@@ -187,8 +187,8 @@ fn both_engines_learn_the_same_decisions() {
         let row = &readout.weights()[..FEATURES];
         row.iter().zip(features).map(|(w, f)| f64::from(*w) * f64::from(*f)).sum::<f64>()
     };
-    // Right decisions are fitted to 1, wrong ones to 0. Rounding of f32 is some 1e-6 of a feature, and least
-    // squares amplify it as far as the ridge allows: without one, to tens.
+    // Right decisions are fitted to 1, wrong ones to 0. Rounding to f32 changes a feature by about 1e-6, and
+    // least squares amplify that as far as the ridge allows: without a ridge, to tens.
     for features in seen.features.chunks_exact(FEATURES) {
         let apart = score(of_cpu, features) - score(&of_reference, features);
         assert!(apart.abs() < 0.1, "scores are {apart} apart");
@@ -353,7 +353,8 @@ fn learn_refuses_unusable_input_and_leaves_no_file() {
 /// The log of a SCITOS G5 (tests/data/README.md).
 const REAL_LOG: &str = "tests/data/scitos-g5/sensor_readings_24_first_3_laps.csv";
 
-/// Right decisions on each lap of the real log, learned from the others, by `board` with `seed`.
+/// Right decisions on each lap of the real log, with a read-out learned from the other laps, by `board` with
+/// `seed`.
 fn unseen_laps(board: &str, seed: u64) -> Vec<f64> {
     let mut board = ganglion::deploy::board::built_in(board).unwrap().unwrap().board;
     board.field.seed = seed;
@@ -381,7 +382,7 @@ fn the_real_log_is_read_completely() {
     assert_eq!(labels.map(count), [1651, 1569, 221, 651]);
 }
 
-/// The minimum of the mean of three laps, whatever the seed; docs/measurements.md has the measured values.
+/// The mean of three laps must reach this, whatever the seed; docs/measurements.md has the measured values.
 const LEAST_WITH_ARCS: f64 = 0.96;
 const LEAST_OF_RING: f64 = 0.93;
 

@@ -20,7 +20,7 @@ mod cuda;
 mod field_laws;
 /// Slices through the field: the same from every engine, in recordings, and on request from a running robot.
 mod slices;
-/// Decision fields behave as in the literature and give its numbers.
+/// Decision fields behave as in the literature and reproduce its numbers.
 mod decision_field;
 /// The navigator in closed loop: dead ends, two gaps, a goal that cannot be reached.
 /// A brain in a file: complete, or refused with the reason; saved by a running robot and restored.
@@ -46,7 +46,7 @@ mod live;
 mod guard;
 /// Goals of a running robot: it goes only while it is armed, and reports their outcome.
 mod goals;
-/// The navigator escapes dead ends, keeps one of two gaps, and gives up what it cannot reach.
+/// The navigator escapes dead ends, keeps one of two gaps, and gives up on what it cannot reach.
 mod navigate;
 /// The link to a brain computer: only the brain's own answers are passed on, whatever the network does.
 mod wire;
@@ -58,8 +58,8 @@ mod teach;
 mod ablate;
 /// The whole robot on the simulator: it drives, it is safe, it is deterministic.
 mod drive;
-/// A recording holds everything that a run was decided from: it replays bit for bit, and a failing disk costs
-/// no slot.
+/// A recording holds everything that a run's decisions were based on: it replays bit for bit, and a failing
+/// disk costs no slot.
 mod recording;
 /// The picture of a simulated run: it agrees with the report, and the documents show the current one.
 mod picture;

@@ -1,4 +1,4 @@
-//! A robot that arms by itself, over restarts of its program: not again after it was disarmed, after its
+//! A robot that arms by itself, across restarts of its program: not again after it was disarmed, after its
 //! program died, or during the hold of an update.
 
 use crate::cli::{self, Running, output};

@@ -214,9 +214,9 @@ enum Missing {
     Guard,
 }
 
-/// A stretch of slots. In a calm stretch nothing is wrong and the same request continues, otherwise nothing
-/// would ever start moving; in an outage one thing is missing for a long time; requests to arm, disarm or
-/// stop occur in all stretches.
+/// A stretch of slots. In a calm stretch nothing is wrong and the same request continues, because otherwise
+/// nothing would ever start moving; in an outage one thing is missing for a long time; requests to arm,
+/// disarm or stop occur in all stretches.
 #[derive(Clone, Debug)]
 enum Stretch {
     Calm { request: [f32; 3], asked: Asked, slots: u64 },

@@ -1,4 +1,4 @@
-//! Drivers and simulated robot together, over the bus traits only: what the drivers write moves the car as
+//! Drivers and simulated robot together, through the bus traits only: what the drivers write moves the car as
 //! the board states, faults of the hardware show where they should, and the world is deterministic.
 
 mod faults;

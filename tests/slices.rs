@@ -1,5 +1,5 @@
 //! Slices through the field: every engine shows the cells that it has and allocates nothing for it, and a
-//! recording has two sets a second, as images that viewers know.
+//! recording has two sets a second, as images that viewers can show.
 
 use crate::allocation::allocations_in;
 use crate::field_cpu::input;

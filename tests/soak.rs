@@ -3,7 +3,7 @@
 //! run's own recording.
 //!
 //! `cargo test` drives for three virtual minutes and six real seconds; `scripts/full-check soak` for eight
-//! virtual hours and a real one.
+//! virtual hours and one real hour.
 
 use crate::cli::{Running, err, out, output};
 use crate::long;
@@ -47,7 +47,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Folder {
-        // Beside the program: eight hours take gigabytes, and a temporary folder may be in memory.
+        // Next to the program: eight hours take gigabytes, and a temporary folder may be in memory.
         let folder =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -218,7 +218,7 @@ fn an_hour_in_real_time_never_starves_the_watchdog() {
     }
     let ended = runtime.finish();
     println!("{beats} signs of life, at most {longest:?} apart");
-    // In a short run beside other tests, a machine may pause for longer than a service's unit allows.
+    // In a short run alongside other tests, a machine may pause for longer than a service's unit allows.
     let most = long::or_in_full(Duration::from_secs(60), Duration::from_micros(WATCHDOG_US));
     assert!(beats >= seconds / 2 && longest <= most, "{beats} signs of life, at most {longest:?} apart");
     let soak = Soak::of(Path::new(&record));
@@ -231,7 +231,7 @@ fn an_hour_in_real_time_never_starves_the_watchdog() {
     assert!(soak.slots + soak.skipped >= seconds * 100, "slots run + skipped = elapsed / period");
 }
 
-/// The faults of a run with these KiB, files and threads in each of 200 messages.
+/// The faults found in a run whose 200 messages each report these KiB, files and threads.
 fn faults_of(each: impl Fn(u64) -> (u64, u64, u64)) -> Vec<String> {
     let usage = (0..200).map(|message| {
         let (kib, files, threads) = each(message);

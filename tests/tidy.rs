@@ -88,7 +88,7 @@ fn files_are_short_and_start_with_their_purpose() {
         if !source.text.starts_with("//!") {
             faults.push(format!("{}: does not open with what it does (`//!`)", source.path));
         }
-        // One convention: a module with children is `x.rs` beside `x/`.
+        // One convention: a module with children is `x.rs` next to `x/`.
         if source.path.ends_with("/mod.rs") {
             faults.push(format!("{}: a module with children is named beside its folder", source.path));
         }

@@ -248,7 +248,7 @@ fn a_power_cut_at_any_call_ends_with_the_right_version() {
     assert!(ends[0] > 0 && ends[1] > 0, "cuts before and after the commit: {ends:?}");
 }
 
-/// The number, from 1, of the first call of an undisturbed trial that starts like this.
+/// The number, counted from 1, of the first call in an undisturbed trial that starts like this.
 fn number_of(call: &str) -> usize {
     let robot = Robot::new("number");
     robot.stage(&robot.package("0.2.0", ""));

@@ -198,7 +198,7 @@ fn run_far_side(behind: &Mutex<Behind>, mut port: Device) {
     }
 }
 
-/// A bench with a failed device shows nothing, so the program ends, and its missing result counts as a
+/// A bench with a failed device proves nothing, so the program ends, and its missing result counts as a
 /// failure.
 fn fatal<T>(outcome: io::Result<T>) -> T {
     outcome.unwrap_or_else(|error| {

@@ -14,8 +14,8 @@ use serde_json::Value;
 use std::io;
 use std::path::Path;
 
-/// After a trouble ends, the robot must drive again within this time. The slowest case is a bus that was
-/// given up, which is probed every five seconds.
+/// After a trouble ends, the robot must drive again within this time. The slowest case is a bus that the
+/// runtime has given up on and probes only every five seconds.
 const BACK: Span = Span::from_millis(8_000);
 /// How long a row watches a robot that must stay stopped.
 const STAYS: Span = Span::from_millis(2_000);
@@ -98,8 +98,8 @@ fn check_write_gap(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mu
     });
 }
 
-/// Waits until the motors stop or, where the car may back off, until it does not go forward, and checks the
-/// limit. Returns the time at which that happened.
+/// Waits until the motors stop or, if the car may back off, until it no longer moves forward, and checks the
+/// limit. Returns that time.
 fn stands(
     bench: &Bench,
     trouble: Trouble,
@@ -144,7 +144,8 @@ fn stands(
         None => outcome
             .fault(format!("the motors still run {:.0} virtual us after the cause", us(over.since(cause)))),
     }
-    // Not checked for a held line: modules hold it when no echo returns, and at first that is a valid value.
+    // Not checked for a held line, because modules also hold it when no echo returns, which at first is
+    // valid.
     if let (Trouble::Echo(echo), Limit::Stale(_), Some(stood)) = (trouble, limit, stood)
         && echo != Echo::Held
     {
@@ -153,8 +154,8 @@ fn stands(
     stood
 }
 
-/// Checks how long after the ranger's last good value reached its age `limit` the robot stopped: at most a
-/// control period and the bus time. Echoes after `cause` do not count as good values.
+/// Checks that the robot stopped within a control period plus the bus time of the moment at which the
+/// ranger's last good value reached its age `limit`. Echoes after `cause` do not count as good values.
 fn after_age(bench: &Bench, limit: Limit, cause: Instant, stood: Instant, outcome: &mut RowResult) {
     let Some(good) = bench.seen(|record| record.echo_before(cause)) else {
         return outcome.fault("the wires show no echo before the cause");
@@ -248,7 +249,7 @@ fn causes(end: End, report: &Value, outcome: &mut RowResult) {
         | End::Stands(_, causes) => {
             let named: Vec<&str> = causes.iter().filter(tripped).copied().collect();
             outcome.note(format!("reported: {}", named.join(", ")));
-            outcome.demand(!named.is_empty(), || format!("none of {causes:?} is reported, but {}", said()));
+            outcome.demand(!named.is_empty(), || format!("none of {causes:?} is reported: {}", said()));
         }
         End::RidesOut(none) => {
             let named: Vec<&str> = none.iter().filter(tripped).copied().collect();

@@ -20,7 +20,8 @@ pub const REFRESH: Span = Span::from_millis(10);
 const CONVERTERS: u8 = 0x10;
 const PULSES: std::ops::RangeInclusive<u8> = 0x20..=0x33;
 const FIRMWARE: u8 = 0x05;
-/// An echo that would have to begin sooner than this is shifted: this process woke up late, not the module.
+/// An echo that would have to begin sooner than this is shifted, because this process woke up late, not the
+/// module.
 const LEAD: Span = Span::from_micros(20);
 /// The last echo edge comes at most this long after the trigger.
 const ECHO_WITHIN: Span = Span::from_millis(50);
@@ -186,7 +187,7 @@ impl FarSide {
         self.refresh(now, out);
     }
 
-    /// Powers the inertial sensor (again): asleep, with everything forgotten.
+    /// Powers the inertial sensor (again): it is asleep and has forgotten everything.
     pub fn power_imu(&mut self, out: &mut Vec<Command>) {
         let Some((address, imu)) = &mut self.imu else { return };
         imu.forget();
@@ -358,9 +359,9 @@ impl FarSide {
             self.next_ready = None;
             return;
         };
-        // The edges until the refresh after the next, which may be a little late: otherwise a sample whose
-        // edge fell in between would never be signalled. A rate faster than the refresh would repeat the same
-        // sample, which is not wanted here.
+        // Schedules the edges until the refresh after the next, because the next may be a little late and an
+        // edge due in between would be lost. Edges never come faster than the refresh, because that would
+        // signal the same sample twice.
         let every = every.max(REFRESH);
         let mut next = self.next_ready.unwrap_or(now + every);
         while next < now + REFRESH.times(2) {

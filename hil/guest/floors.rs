@@ -1,5 +1,5 @@
-//! The baseline of the kernel alone, printed beside the loops: a bare timer's lateness (as cyclictest
-//! measures it), and an edge that is answered by an edge, through a thread that does nothing else.
+//! The baseline of the kernel alone, printed with the figures of the loops: a bare timer's lateness (as
+//! cyclictest measures it), and an edge that is answered by an edge, through a thread that does nothing else.
 
 use super::bench::Bench;
 use super::rows::Floor;

@@ -25,15 +25,15 @@ pub fn in_reset(place: &mut RowContext<'_>) -> io::Result<RowResult> {
     let mut guard = scene::start_guard(bench, place.board, place.folder)?;
     let held = said(&["probe", "--board", place.board], &mut outcome)?;
     outcome.demand(held.contains("may be held in reset") && held.contains("ganglion-guard"), || {
-        format!("probe beside a guard says: {}", scene::tail(&held))
+        format!("probe while a guard runs says: {}", scene::tail(&held))
     });
     let battery =
         ["calibrate", "adc", "battery", "--reference", "7.8", "--samples", "20", "--board", place.board];
     let (code, refused) = run("ganglion", &battery)?;
     outcome.demand(code != Some(0) && refused.contains("ganglion-guard"), || {
-        format!("calibrate beside a guard ended with {code:?}: {}", scene::tail(&refused))
+        format!("calibrate while a guard runs ended with {code:?}: {}", scene::tail(&refused))
     });
-    in_reset_after("calibrate beside a guard", bench, &mut outcome);
+    in_reset_after("calibrate while a guard runs", bench, &mut outcome);
     stop(&mut guard, &mut outcome)?;
     in_reset_after("the guard was stopped", bench, &mut outcome);
     let address = format!("0x{MCU:02x}  Robot HAT\n");

@@ -14,7 +14,7 @@ use std::io;
 
 /// Number of loops measured for one figure: two of them lie above the 99th percentile.
 const TIMES: usize = 200;
-/// Maximum number of attempts: in some, the motors are not running.
+/// Maximum number of attempts; those in which the motors are not running do not count as loops.
 const ATTEMPTS: usize = 4 * TIMES;
 /// Phases are spread over this time, a multiple of every fast period of the board.
 const PHASES: Span = Span::from_millis(60);
@@ -28,7 +28,8 @@ const OVER_DEG: f64 = 45.0;
 const LATEST: Span = Span::from_millis(500);
 /// Motors have been running for this long when a loop begins.
 const RUNNING: Span = Span::from_millis(15);
-/// An edge comes at least this long after its time was chosen; the load runs during the last part of this.
+/// An edge comes at least this long after its time was chosen; the load runs during the last part of that
+/// time.
 const LEAD: Span = Span::from_millis(12);
 /// The load runs for this long before the edge, so that all of its processes have run.
 const LOADED: Span = Span::from_millis(10);
@@ -38,8 +39,8 @@ const ALONE: Span = Span::from_millis(250);
 const ALONE_EVERY: Span = Span::from_millis(3_000);
 /// How long a loop presses its input.
 const PRESSED: Span = Span::from_millis(8);
-/// A stop that began within this time before its edge was not caused by it: an ordinary poll read the sample
-/// after its bytes were there but before its edge. Such a poll takes half of this time.
+/// A stop that began this shortly before the edge was not caused by it: an ordinary poll read the sample
+/// after its bytes were set but before its edge. Such a poll takes half of this time.
 const UNDER_WAY: Span = Span::from_millis(1);
 /// Time from the sample's bytes to its edge. A periodic poll in between has seen the sample too early, and is
 /// not counted.
@@ -167,7 +168,7 @@ fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Res
 
 /// The first moment, at or after `soonest`, at the phase of loop `nth`. All loops take their phases from one
 /// clock. If each counted from its own start, phases would be random, and the 99th percentile, the second
-/// largest of two hundred values, would differ in each run.
+/// largest of two hundred values, would differ from run to run.
 fn moment(soonest: Instant, nth: u64) -> Instant {
     let round = PHASES.as_nanos();
     let phase = round / 1000 * (nth * GOLDEN % 1000);

@@ -181,7 +181,7 @@ impl Record {
         self.turn(at);
     }
 
-    /// The controller lost its pulses by itself, without an event.
+    /// Records that the controller lost its pulses by itself, which causes no event.
     pub fn browned_out(&mut self, at: Instant) {
         self.drives.values_mut().for_each(|counts| *counts = 0);
         self.turn(at);
@@ -197,7 +197,8 @@ impl Record {
         for (turns, is) in [(&mut self.turns, moving), (&mut self.advances, ahead)] {
             let (last, was) = turns.last().copied().unwrap_or((at, false));
             if was != is {
-                // A transfer is reported at its end, microseconds after a line that changed in the meantime.
+                // A transfer is reported when it ends, so a line change that is microseconds newer may be
+                // reported first.
                 turns.push((last.max(at), is));
             }
         }
@@ -225,7 +226,7 @@ impl Record {
         }
         self.turns.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
     }
-    /// Since when the motors have been stopped, at the earliest `from`. `None`: they are moving.
+    /// Since when the motors have been stopped, but not before `from`. `None`: they are moving.
     pub fn still_since(&self, from: Instant) -> Option<Instant> {
         since(&self.turns, from)
     }
@@ -251,7 +252,7 @@ impl Record {
         }
         self.advances.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
     }
-    /// Since when no motor has driven the car forward, at the earliest `from`. `None`: one does.
+    /// Since when no motor has driven the car forward, but not before `from`. `None`: one does.
     pub fn not_ahead_since(&self, from: Instant) -> Option<Instant> {
         since(&self.advances, from)
     }
@@ -311,12 +312,12 @@ impl Record {
     }
 }
 
-/// Whether the state with these changes was on at `at`.
+/// Whether a state that changed at these times was on at `at`.
 fn was(turns: &[(Instant, bool)], at: Instant) -> bool {
     turns.iter().take_while(|turn| turn.0 <= at).last().is_some_and(|turn| turn.1)
 }
 
-/// Since when the state with these changes has been off, at the earliest `from`; `None`: it is on.
+/// Since when a state that changed at these times has been off, but not before `from`; `None`: it is on.
 fn since(turns: &[(Instant, bool)], from: Instant) -> Option<Instant> {
     match turns.last() {
         Some((_, true)) => None,

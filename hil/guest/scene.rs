@@ -1,5 +1,5 @@
 //! A robot on the bench: guard and runtime as shipped, started afresh, driving before anything is done to
-//! them, and shut down in order; and the rules that they must keep whatever happens.
+//! them, and shut down in order; and the rules that must hold whatever happens.
 
 use super::bench::Bench;
 use super::process::Process;
@@ -79,7 +79,7 @@ impl Scene {
         Ok(scene)
     }
 
-    /// Waits until a motor gets current: a row can only stop what was moving.
+    /// Waits until a motor gets current: a row can only stop a robot that was moving.
     pub fn moves(&self, bench: &Bench) -> io::Result<Instant> {
         let moving = bench.until(bench.now() + MOTION, |record| record.is_moving().then_some(()));
         moving.map(|()| bench.now()).ok_or_else(|| {
@@ -177,9 +177,9 @@ pub fn check_rules(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()>
     Ok(())
 }
 
-/// The same rules for a car that drives for a long time. No sensor covers its sides or its back: among discs,
-/// its side may touch one, and its back may touch a wall when it backs off. It must not hit anything that its
-/// sonar sees, and must not fall over an edge that it has stopped for.
+/// The same rules for a car that drives for a long time. No sensor covers its sides or its back: its side may
+/// touch a disc, and its back may touch a wall when it backs off. It must not hit anything that its sonar
+/// sees, and must not fall over an edge that it has stopped for.
 pub fn check_long_drive_rules(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     let contacts = report.contacts;

@@ -1,5 +1,5 @@
-//! A long drive: whether slots add up, writes stay on the grid, memory and files do not grow, and the kernel
-//! logs nothing.
+//! A long drive that checks that slots add up, writes stay on the grid, memory and files do not grow, and the
+//! kernel logs nothing.
 
 use super::course::RowContext;
 use super::process;

@@ -43,7 +43,8 @@ pub enum Trouble {
     Lean(i32),
     /// A process gets a signal; undone by CONT, or by a restart.
     Signal(Who, Signal),
-    /// The guard is killed. Its line is still driven (true), as on Raspberry Pi OS, or floats.
+    /// The guard is killed. The kernel keeps driving its line (true), as on Raspberry Pi OS, or lets it float
+    /// (false).
     GuardDies(bool),
     /// A program computes at this priority for this long, and nothing with a lower priority runs.
     Hog(u8, Span),
@@ -175,8 +176,8 @@ impl Trouble {
         }
     }
 
-    /// When the trouble first showed: a failed transfer, or a ping whose echo it spoils; not the time when it
-    /// began on an idle wire.
+    /// When the trouble first showed: at a failed transfer, or at a ping whose echo it spoils, and not when
+    /// it began on an idle wire.
     pub fn first_failure(self, record: &Record, since: Instant) -> Option<Instant> {
         let whose = match self {
             Trouble::Transfers(_, kind, _) | Trouble::Some(_, kind, ..) if errno(kind).is_none() => {

@@ -13,7 +13,7 @@ pub const BOARD: &str = "virtual-bench";
 pub enum Variant {
     /// Nothing.
     Plain,
-    /// Restraints that normally last end after 20 ms, so that a loop can be closed hundreds of times.
+    /// Restraints that normally persist end after 20 ms, so that a loop can be closed hundreds of times.
     Brief,
     /// The same without real-time priorities.
     BriefOrdinary,

@@ -134,7 +134,8 @@ impl RowResult {
 /// last recorded.
 pub struct Baseline(Value);
 
-/// Runs differ by less than this (the times are instructions); a change of the program makes more difference.
+/// Two runs of one program differ by less than this, because times are counted in instructions; a change of
+/// the program can make a larger difference.
 const SLACK: f64 = 1.1;
 /// Minimum number of samples for a comparison of p99: with fewer, it is the second or third largest value,
 /// which differs by more than a tenth between runs without any change. The p99 of such a loop is checked by

@@ -76,7 +76,7 @@ pub enum Command {
         address: u16,
         /// The fault.
         kind: Fault,
-        /// Its argument, see the kinds.
+        /// Its argument, whose meaning depends on the kind.
         argument: i32,
         /// How many times; [`FOR_EVER`] for no limit.
         count: i32,

@@ -14,7 +14,7 @@
 
 static int ngpio = 32;
 module_param(ngpio, int, 0444);
-static bool persist_gpio_outputs = true;	/* the default there; off in Linux itself, absent on other chips */
+static bool persist_gpio_outputs = true;	/* as on Raspberry Pi OS; off in mainline Linux, absent on other chips */
 module_param(persist_gpio_outputs, bool, 0644);
 
 #define WAITING 256			/* edges that are due later: a second of a busy encoder */

@@ -2,7 +2,7 @@
 /*
  * The I2C adapter of the plant. A transfer is planned when it starts (which device answers, which fault
  * applies, how long its bits take), sleeps for as long as the wire would be busy, and takes effect at its end,
- * because bits on the wire have not arrived yet. The adapter is a platform device, hilplant.0, that can be
+ * when its bits have arrived. The adapter is a platform device, hilplant.0, that can be
  * unbound and bound through sysfs. As with every adapter, unbinding waits (without limit) until no process has
  * /dev/i2c-N open.
  */
@@ -27,9 +27,9 @@ module_param(timeout_ms, int, 0644);
 /* The transfer on the wire; the adapter's own lock ensures that there is only one. */
 static struct {
 	u64 start, end[MESSAGES];	/* ns */
-	int whole;			/* messages that get through */
-	int err;			/* why the next one does not */
-	int acked;			/* bytes of it that were acknowledged */
+	int whole;			/* messages that succeed */
+	int err;			/* why the next message fails */
+	int acked;			/* bytes of that message that were acknowledged */
 } wire;
 
 static bool must_rebind;

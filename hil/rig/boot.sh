@@ -16,7 +16,7 @@ processors() {
 
 # Prints how to start QEMU so that machine NTH has its own processor; nothing if there are fewer processors than machines.
 # QEMU's two threads alternate some thousand times a second, whenever the guest waits: on one processor, and without
-# preemption by the woken thread, that costs two thirds of what it costs on two.
+# preemption by the woken thread, that takes two thirds of the time that it takes on two.
 apart() {
     local nth=$1 place
     place=$(processors 2> /dev/null | sed -n "${nth}p") || true
@@ -37,7 +37,7 @@ boot() {
     shift 3
     case $CLOCK in
         virtual)
-            # 64 MiB of translated code: look-ups for a driving robot are faster than among all the code of the boot.
+            # 64 MiB for translated code: a driving robot's look-ups are faster than with all of the boot's.
             clock=(-accel "tcg,thread=single,tb-size=64" -smp 1 -icount "shift=$SHIFT,sleep=off"
                 -rtc "base=2030-01-01T00:00:00,clock=vm")
             ;;

@@ -59,7 +59,7 @@ enum class Exchange : unsigned char { None, Shuffle, Ballot, Sync };
 
 struct Fiber {
   void* stack_at = nullptr; // its stack pointer while it does not run
-  unsigned exchanges = 0;   // how many it has taken part in
+  unsigned exchanges = 0;   // number of exchanges that it has taken part in
   bool begun = false;
   std::unique_ptr<char[]> stack;
 };

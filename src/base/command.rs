@@ -8,12 +8,12 @@ use crate::base::time::{Instant, Span};
 /// Maximum number of motors on a board.
 pub const MAX_MOTORS: usize = 16;
 
-/// What decided this command. Strongest last, as in `act.rs`.
+/// What decided this command. The strongest is last, as in `act.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Source {
-    /// No source: not armed, or nothing to obey.
+    /// No source: the robot is not armed, or there is nothing to obey.
     Still,
-    /// An old field result, scaled down by its age.
+    /// An old field result, scaled down according to its age.
     AgedField,
     /// A fresh field result.
     Field,
@@ -41,9 +41,9 @@ impl Source {
 pub struct Command {
     /// Counts commands from 1; 0 is the stop command before the first.
     pub seq: u64,
-    /// The slot that it belongs to; lateness on the wire is measured from here.
+    /// The slot that the command belongs to; lateness on the wire is measured from here.
     pub slot: Instant,
-    /// After this the command must not be written; the stop command is written instead.
+    /// After this time the command must not be written; the stop command is written instead.
     pub valid_until: Instant,
     /// The source that decided.
     pub source: Source,
@@ -54,7 +54,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// The stop command: drive motors at 0. The device holds servos where they are.
+    /// The stop command: drive motors at 0. The device holds servos at their present angle.
     pub const fn still(len: usize) -> Command {
         Command {
             seq: 0,

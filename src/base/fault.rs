@@ -30,8 +30,8 @@ pub enum ReadingFault {
     OutOfRange,
     /// NaN or infinite.
     NotFinite,
-    /// Bit-identical for longer than the board file allows.
+    /// The value was bit-identical for longer than the board file allows.
     Frozen,
-    /// Raw bytes all 0x00 or all 0xFF, which the device cannot return.
+    /// The raw bytes were all 0x00 or all 0xFF, which the device cannot return.
     DeadBytes,
 }

@@ -13,17 +13,17 @@ pub const MAX_SENSORS: usize = 64;
 /// Whether a sample is credible, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Health {
-    /// No reading since the start.
+    /// There has been no reading since the start.
     Never,
-    /// Valid and younger than its limit.
+    /// The value is valid and younger than its limit.
     Good,
-    /// Was valid; older than the board's `max_age_ms`.
+    /// The value was valid, but is older than the board's `max_age_ms`.
     Stale,
     /// The newest reading was refused; `value` holds the last good one, aged.
     Bad(ReadingFault),
 }
 
-/// What a bus thread hands over: one channel at one moment.
+/// A reading that a bus thread hands over: one channel at one moment.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Reading {
     /// Index of the sensor in the board's list.
@@ -39,7 +39,7 @@ pub struct Reading {
 pub struct Sample {
     /// Last admitted value, in the channel's unit.
     pub value: f32,
-    /// `value` moved towards its worst case by its age: what the reflex must assume.
+    /// `value` moved towards its worst case according to its age: the value that the reflex must assume.
     pub worst: f32,
     /// When `value` was sampled.
     pub stamp: Instant,

@@ -16,8 +16,8 @@ mod targets;
 mod tether;
 
 pub mod addresses; // which device should answer at which address
-pub mod edges; // which edges its wheels reach unseen
-pub mod bus_load; // the load on its buses
+pub mod edges; // which edges a board's wheels reach unseen
+pub mod bus_load; // the load on a board's buses
 pub mod lines; // every line and its name
 
 pub use bus::{
@@ -59,13 +59,13 @@ pub struct Board {
     pub rt: RtPlan,
     /// The implementation behind the buses: simulator, Linux or a log.
     pub bus: BusPlan,
-    /// I2C buses; the motors' first. Empty: none (a log, or a robot without I2C).
+    /// I2C buses, the motors' bus first. Empty: no bus (a log, or a robot without I2C).
     pub i2c: Vec<I2cPlan>,
     /// Addresses that belong to the computer or the carrier board itself; ganglion never opens them.
     pub reserved_addresses: Vec<ReservedAddress>,
-    /// Names of the lines that the file gives by name; [`Line::named`] takes an index into them.
+    /// Names of the lines that the file refers to by name; [`Line::named`] takes an index into this list.
     pub line_names: Vec<String>,
-    /// The Robot HAT's microcontroller, where the board has one.
+    /// The Robot HAT's microcontroller, if the board has one.
     pub mcu: Option<McuPlan>,
     /// Another chip or the computer's own PWM for the motors, if they are not on the Robot HAT.
     pub pwm: Option<PwmPlan>,
@@ -93,9 +93,9 @@ pub struct Board {
     pub motion: Option<MotionPlan>,
     /// How the robot backs off; `None`: as the field requests.
     pub backing: Option<BackingPlan>,
-    /// The places of its patrol, metres ahead and to the left of the start; empty: it has none.
+    /// The places of the robot's patrol, metres ahead and to the left of the start; empty: no patrol.
     pub patrol: Vec<[f64; 2]>,
-    /// What a decided label means for the motors (read-outs that choose among labels).
+    /// The motor commands for each label, for read-outs that choose among labels.
     pub decisions: Vec<Decision>,
     /// The simulated world, for boards on the simulator.
     pub sim: Option<SimPlan>,

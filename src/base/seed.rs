@@ -32,9 +32,9 @@ pub enum Stream {
     Phase = 11,
     /// Random vectors of the holographic memory.
     MemoryVectors = 12,
-    /// Phases of its unitary vectors.
+    /// Phases of the holographic memory's unitary vectors.
     MemoryPhases = 13,
-    /// Wave vectors of its spatial pointers.
+    /// Wave vectors of the holographic memory's spatial pointers.
     MemoryWaves = 14,
     /// Which runs a bootstrap resampling draws.
     Resampling = 15,
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn random_draws_never_change() {
-        // Golden values: a change here would silently change every saved read-out.
+        // Golden values: a change of the generator would silently change every saved read-out.
         let golden = (bits(1, Stream::Bias, 0), bits(1, Stream::Bias, 1), bits(2, Stream::Bias, 0));
         assert_eq!(golden, GOLDEN);
     }

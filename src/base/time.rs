@@ -112,7 +112,8 @@ impl Sub<Span> for Instant {
 pub trait Clock: Send + Sync {
     /// The current time.
     fn now(&self) -> Instant;
-    /// Returns no earlier than `at`; at once if `at` has passed. Absolute, so no drift adds up.
+    /// Returns no earlier than `at`; at once if `at` has passed. The deadline is absolute, so no drift adds
+    /// up.
     fn sleep_until(&self, at: Instant);
     /// How long the machine has slept since it was started: time that passed while this clock was stopped.
     fn slept(&self) -> Span {
@@ -142,7 +143,7 @@ impl Clock for MonotonicClock {
         {}
     }
 
-    /// How far ahead the clock that continues during sleep (`CLOCK_BOOTTIME`) is. Never an overestimate.
+    /// How far ahead `CLOCK_BOOTTIME`, the clock that keeps running during sleep, is. Never overestimated.
     fn slept(&self) -> Span {
         let mut slept = Span::ZERO;
         for _ in 0..READINGS {
@@ -166,8 +167,9 @@ fn read(clock: rustix::time::ClockId) -> Instant {
     Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
-/// Two clock readings this close together count as simultaneous: a hundred times the time that they take, a
-/// hundredth of [`NOTICEABLE`]. Without this, a thread that loses its core between them would detect a sleep.
+/// Two clock readings this close together count as simultaneous. This is a hundred times the time that they
+/// take, and a hundredth of [`NOTICEABLE`]. Without this limit, a thread that loses its core between the two
+/// would detect a sleep.
 const AT_ONCE: Span = Span::from_micros(100);
 /// No thread is preempted this many times in a row between two readings.
 const READINGS: usize = 4;
@@ -237,9 +239,9 @@ impl Clock for SimClock {
     }
 }
 
-/// The grid of slots: absolute deadlines `start + n * period`. A late period never shifts the grid; whole
-/// slots that passed are counted as skipped, so `slots_run + slots_skipped` always equals the slots that have
-/// come due.
+/// The grid of slots: absolute deadlines `start + n * period`. A late period never shifts the grid; slots
+/// that passed completely are counted as skipped, so `slots_run + slots_skipped` always equals the slots that
+/// have come due.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     start: Instant,
@@ -286,7 +288,7 @@ impl Grid {
     pub fn slots_skipped(&self) -> u64 {
         self.skipped
     }
-    /// Its first slot, the slots run, and the slots skipped.
+    /// The grid's first slot, the slots run, and the slots skipped.
     pub fn progress(&self) -> (Instant, u64, u64) {
         (self.start, self.run, self.skipped)
     }

@@ -21,8 +21,8 @@ pub fn board(path: &Path) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
-/// Puts the world in the file at `path` around the simulated robot of `loaded`. Returns its digest, by which
-/// a recording distinguishes the worlds.
+/// Puts the simulated robot of `loaded` into the world in the file at `path`. Returns the world's digest, by
+/// which a recording tells worlds apart.
 pub fn world(loaded: &mut Loaded, path: &Path) -> Result<blake3::Hash, Failure> {
     let BusPlan::Sim = loaded.board.bus else {
         return Err(Failure::usage(format!(
@@ -62,8 +62,8 @@ impl EngineChoice {
     }
 }
 
-/// Replaces the board's engine and threads with those of the command line, if given. Neither changes what the
-/// field computes, except for rounding.
+/// Replaces the board's engine and threads with those of the command line, if given. Neither changes the
+/// field's results, except for rounding.
 pub fn engine(board: &mut Board, choice: Option<EngineChoice>, threads: Option<u8>) {
     if let Some(choice) = choice {
         board.field.engine = choice.kind();
@@ -97,8 +97,8 @@ pub fn readout(path: &Path) -> Result<Readout, Failure> {
 
 /// A human-readable duration: `20s`, `1500ms`, `2min`, `1h 30min`.
 pub fn span(text: &str) -> Result<Span, String> {
-    // humantime 2.4 panics if the parts' seconds add up to exactly 2^64 - 1 and the rest adds one more. Five
-    // ten-digit numbers of years add up to a tenth of that.
+    // humantime 2.4 panics if the parts' seconds add up to exactly 2^64 - 1 and the rest carries one more.
+    // The largest text allowed here, five ten-digit numbers of years, adds up to a tenth of that.
     const LONGEST: usize = 64;
     const DIGITS: usize = 10;
     let digits = text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);

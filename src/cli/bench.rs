@@ -72,8 +72,8 @@ fn progress() -> ProgressBar {
     bar
 }
 
-/// The failure after an interruption. No figures are printed: those of a part would look like those of the
-/// whole.
+/// The failure after an interruption. No figures are printed, because figures of a partial run would look
+/// like those of a whole one.
 fn cut_short() -> Failure {
     Failure::unavailable("interrupted before the end of the measurement: no figures")
 }
@@ -82,7 +82,7 @@ fn cut_short() -> Failure {
 fn seconds(text: &str) -> Result<Span, String> {
     let seconds: f64 =
         text.parse().map_err(|_| "not a number of seconds; for example 5 or 0.5".to_string())?;
-    // A millisecond is shorter than any cycle; a day is longer than anyone needs. NaN is in no range.
+    // A millisecond is shorter than any cycle, and a day is longer than anyone needs. NaN is in no range.
     if (0.001..=86_400.0).contains(&seconds) {
         Ok(Span::from_secs_f64(seconds))
     } else {

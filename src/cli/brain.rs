@@ -1,5 +1,5 @@
 //! `brain`: computes the fields of many robots that join over the network. The runtime's module `brain`
-//! serves them; this file provides boards, keys, sockets and messages.
+//! serves the robots; this file provides boards, keys, sockets and messages.
 
 mod words;
 
@@ -53,7 +53,7 @@ joins again continues from there. Ctrl-C or SIGTERM ends the brain and saves eve
 With --em-brain it also speaks the TCP protocol of the earlier em-brain service. The profile defines what the values in a
 client's vectors mean; 'picarx' is built in. In that case no robot needs a key.")]
 pub struct Args {
-    /// Board that robots may join with: a file, or the name of a built-in one; repeat for several [default:
+    /// Board that robots may join with: a file, or the name of a built-in board; repeat for several [default:
     /// every built-in board with a remote field]
     #[arg(long = "board", value_name = "FILE")]
     boards: Vec<PathBuf>,
@@ -82,7 +82,7 @@ pub struct Args {
     /// Port on loopback for clients of the em-brain protocol, or an address and port
     #[arg(long, value_name = "PORT|ADDR:PORT", value_parser = em_address, requires = "em_profile")]
     em_brain: Option<SocketAddr>,
-    /// What the values in their vectors mean: a file, or a built-in profile (picarx)
+    /// Meaning of the values in the clients' vectors: a file, or a built-in profile (picarx)
     #[arg(long, value_name = "FILE", requires = "em_brain")]
     em_profile: Option<PathBuf>,
     /// Print JSON: one line for each event, and the table at the end
@@ -233,7 +233,7 @@ fn em_profile(path: &Path) -> Result<(Profile, Loaded), Failure> {
     Ok((profile.map_err(|error| Failure::config(error).at(path.display()))?, loaded))
 }
 
-/// The keys of the robots; `optional`: there may be none.
+/// The robots' keys; with `optional`, there may be none.
 fn keys(folder: &Path, optional: bool) -> Result<Keys, Failure> {
     if optional && !folder.exists() {
         return Ok(Keys::default());

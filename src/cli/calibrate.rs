@@ -1,4 +1,4 @@
-//! `calibrate`: measures what differs between two robots of the same kind: a servo's trim, a converter's
+//! `calibrate`: measures what differs between robots of the same kind: a servo's trim, a converter's
 //! scale, the floor's brightness. Saves the result in this robot's board file, which inherits the board.
 
 mod adc;

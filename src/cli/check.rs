@@ -188,7 +188,7 @@ fn tether(plan: &TetherPlan) -> String {
     format!("tether: the brain at {} computes the field; after {silence} ms of silence {then}", plan.address)
 }
 
-/// How far the field's memory can grow, if that is a megabyte or more.
+/// How much the field's memory can grow, if that is a megabyte or more.
 fn at_most(plan: &FieldPlan) -> String {
     let (start, full) = (footprint::start_bytes(plan), footprint::field_bytes(plan));
     if full < start + 1_000_000 {
@@ -216,7 +216,7 @@ fn edges(sight: EdgeSight) -> Option<String> {
     }
 }
 
-/// The same angle as a number; 0 if there is none.
+/// The same angle as a number; 0 if there is no such angle.
 fn unseen_deg(sight: EdgeSight) -> Option<f64> {
     match sight {
         EdgeSight::NotWatched | EdgeSight::NotStated => None,

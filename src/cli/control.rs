@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time between two attempts to arm: the reason that prevents arming depends on the world and does not change
-/// every tick.
+/// Time between two attempts to arm: the reason that prevents arming depends on the outside world and does
+/// not change every tick.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The runtime to address.
@@ -53,7 +53,7 @@ Exit code 75 if the runtime still refuses at the end of the wait.")]
 pub struct ArmArgs {
     #[command(flatten)]
     whom: Whom,
-    /// How long to retry if the reason for the refusal may pass
+    /// How long to retry if the reason for the refusal may go away
     #[arg(long, value_name = "TIME", value_parser = arguments::span, default_value = "2s")]
     wait: Span,
 }
@@ -105,7 +105,7 @@ pub struct StatusArgs {
     /// Print the figures in the text format of Prometheus; 'ganglion_up 0' if no runtime answers
     #[arg(long, conflicts_with_all = ["brain", "near", "json"])]
     prometheus: bool,
-    /// Write them to this file, atomically; a runtime that does not answer is then no failure
+    /// Write the figures to this file, atomically; a runtime that does not answer is then not a failure
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     output: Option<PathBuf>,
 }
@@ -208,7 +208,7 @@ fn page(status: &Status) {
     }
 }
 
-/// Each active cause of restraint, and what ends it. A newer runtime may report an unknown cause.
+/// Each active cause of restraint, and what clears it. A newer runtime may report an unknown cause.
 fn restraints(status: &Status) -> Vec<String> {
     let words = |name: &String| match Cause::ALL.into_iter().find(|cause| cause.name() == name) {
         Some(cause) => format!("{name}, until {}", cause.cleared_by()),

@@ -1,7 +1,7 @@
 //! `doctor`: shows what this machine grants a real-time program, one line per finding, each refusal with its
 //! fix. It makes its requests on temporary threads, reads `/proc` and `/sys`, and queries device nodes and
-//! the GPU's driver. It transfers nothing on a bus, drives no line and moves no motor, and changes settings
-//! only with `--fix --yes`. Only with `--test` does it run the robot's self-test; even then the motors stay
+//! the GPU's driver. It makes no bus transfers, drives no line, moves no motor, and changes settings only
+//! with `--fix --yes`. Only with `--test` does it run the robot's self-test; even then the motors stay
 //! stopped.
 
 mod devices;
@@ -48,7 +48,7 @@ pub struct Args {
     /// Propose files and settings that improve this machine's timing; write nothing
     #[arg(long)]
     fix: bool,
-    /// With --fix: write them (as root). What is already in place is left alone
+    /// With --fix: write the files and settings (as root). What is already in place is left alone
     #[arg(long, requires = "fix")]
     yes: bool,
     /// Where the holographic memory computes: as measured, never on the GPU, or on the GPU from ROWS rows on
@@ -221,7 +221,7 @@ fn load(path: &Path) -> Result<Board, Failure> {
     }
 }
 
-/// The exit: 69 with the topics that stop the board.
+/// The exit code: 69, with the topics that stop the board.
 fn verdict(findings: &[Finding]) -> Result<(), Failure> {
     let topics: Vec<&str> = findings.iter().filter(|f| f.stops_the_board()).map(|f| f.topic).collect();
     if topics.is_empty() {

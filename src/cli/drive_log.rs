@@ -1,6 +1,6 @@
 //! `log`: works with recordings. `info` summarises a run, `replay` repeats the run's decisions and reports
 //! the first value that differs, `export` writes its slots as CSV, `cut` and `recover` copy part of it to a
-//! new file, `diff` compares two runs.
+//! new file, and `diff` compares two runs.
 
 mod copies;
 mod diff;

@@ -21,7 +21,7 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// A wire could not be opened. With a missing permission (77), a restart does not help.
+/// A wire could not be opened. If a permission is missing (77), a restart does not help.
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
         let failure = match error.denied {
@@ -111,15 +111,15 @@ fn of_build(error: BuildError, snapshot: &Path) -> Failure {
     }
 }
 
-/// The file at `path` has the brain of another robot.
+/// The file at `path` contains another robot's brain.
 pub(super) fn misfit(error: impl Display, path: &Path) -> Failure {
     Failure::config(error)
         .at(path.display())
         .fix("run it on the board it was made for, or name another file to start from rest")
 }
 
-/// A robot failed these checks. A wire that this user may not open comes first, because it may be the cause
-/// of the others.
+/// The checks that a robot failed. A wire that this user may not open comes first, because it may be the
+/// cause of the others.
 fn unfit(failed: &[Check]) -> Failure {
     let all: Vec<String> = failed.iter().map(ToString::to_string).collect();
     let what = format!("the self-test failed: {}", all.join("; "));
@@ -179,8 +179,8 @@ mod tests {
         );
     }
 
-    /// Which variant an error is, and how it ends the program. There is no `_`, so that a new variant must be
-    /// added here.
+    /// Which variant an error is, and how it ends the program. There is no `_` arm, so that a new variant
+    /// must be added here.
     fn nth(error: &SessionError) -> (usize, Exit) {
         match error {
             SessionError::Machine(..) => (0, Exit::Config),

@@ -19,8 +19,8 @@ pub enum Exit {
     Usage = 64,
     /// A file was read and its content is wrong (EX_DATAERR).
     Data = 65,
-    /// Something needed is not available: a file, a bus, a device; or the motors did not confirm the stop at
-    /// the end (EX_UNAVAILABLE).
+    /// Something needed is not available: a file, a bus, a device; or the motors did not confirm the final
+    /// stop (EX_UNAVAILABLE).
     Unavailable = 69,
     /// A bug: an invariant of the program does not hold (EX_SOFTWARE).
     Bug = 70,
@@ -109,7 +109,7 @@ impl Failure {
         self.exit
     }
 
-    /// clap's message without colours: the first paragraph is what failed, the rest is the fix.
+    /// clap's message without colours: the first paragraph says what failed, the rest is the fix.
     pub(super) fn from_clap(error: &clap::Error) -> Failure {
         let text = error.render().to_string();
         let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -119,7 +119,8 @@ impl Failure {
         if rest.is_empty() { failure } else { failure.fix(rest.join("; ")) }
     }
 
-    /// Writes the message to standard error, once. If that fails, there is nowhere left to report it.
+    /// Writes the message to standard error, once. If that fails, there is nowhere left to report the
+    /// failure.
     pub(super) fn report(&self) {
         let text = if output::stderr_is_terminal() {
             sanitize::lines(&self.lines()).into_owned()

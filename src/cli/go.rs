@@ -13,8 +13,8 @@ use crate::runtime::control::{self, Ask, GoalStatus, Reply, Status};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often `--wait` looks. People do not notice a fifth of a second, and the robot does not notice five
-/// requests a second.
+/// How often `--wait` looks. A user does not notice a fifth of a second, and five requests per second are no
+/// load for the robot.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Arguments of `go`.
@@ -38,10 +38,11 @@ pub struct Args {
     /// between them; or 'patrol', 'stop' or 'wander'
     #[arg(value_name = "WHERE", allow_hyphen_values = true)]
     goal: String,
-    /// Repeat the places until another order arrives; a place that is given up is left out in that round
+    /// Repeat the places until another order arrives; a place that the robot gives up on is left out in that
+    /// round
     #[arg(long, conflicts_with = "wait")]
     repeat: bool,
-    /// Wait for the robot to arrive or give up, at most this long
+    /// Wait for the robot to arrive or give up, but no longer than this
     #[arg(long, value_name = "TIME", value_parser = arguments::span)]
     wait: Option<Span>,
     #[command(flatten)]
@@ -163,9 +164,9 @@ fn nowhere(name: &str) -> Failure {
 /// needs some room to turn in front of it.
 const SHORT_OF_M: f64 = 0.4;
 
-/// A place on the straight line to where the robot's map says that it met `name`, a little short of it. The
-/// map keeps its own dead reckoning, which may have begun in an earlier run; the place is therefore carried
-/// over from where both say that the robot is now.
+/// A place a little short of where the robot's map says that it met `name`, on the straight line to it. The
+/// map keeps its own dead reckoning, which may have begun in an earlier run; so the place is converted by
+/// comparing the robot's present position in both.
 fn met(status: &Status, name: &str) -> Result<Place, Failure> {
     let map = status.map.as_ref().ok_or_else(|| nowhere(name))?;
     let thing = map.things.iter().find(|thing| thing.name == name).ok_or_else(|| nowhere(name))?;
@@ -184,8 +185,8 @@ fn met(status: &Status, name: &str) -> Result<Place, Failure> {
     Ok(here.place(share * ahead, share * left))
 }
 
-/// Waits until the robot has arrived at the last place or given up. Fails if another order or a disarming
-/// ends this one, or if the time is up.
+/// Waits until the robot has arrived at the last place or given up. Fails if another order or disarming ends
+/// this order, or if the time is up.
 fn follow(args: &Args, mut status: Status, longest: Span) -> Result<Status, Failure> {
     let until = Instant::now() + Duration::from_nanos(longest.as_nanos());
     let number = status.measured.goal.as_ref().map_or(0, |goal| goal.order);
@@ -266,7 +267,7 @@ mod tests {
         let mut status = Sources::idle().status();
         assert!(met(&status, "wall").is_err());
         status.measured.goal = Some(goal());
-        // The map began in another place: it says that the robot is at (5, 5), a quarter turn to the left.
+        // The map began in another place: it puts the robot at (5, 5), turned a quarter turn to the left.
         let thing = ThingStatus { name: "wall".into(), met: 1, was_at: Some([5.0, 7.0]), likeness: 0.9 };
         status.map = Some(MapStatus {
             at: [5.0, 5.0],

@@ -25,7 +25,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A guard answers at once; one that takes longer hangs.
+/// A guard answers at once; one that takes longer has hung.
 const STATUS_TIMEOUT: Span = Span::from_millis(500);
 
 /// Arguments of `guard`.
@@ -131,7 +131,7 @@ fn take_line(loaded: &Loaded, hold: Hold) -> Result<HeldLine, Failure> {
         .map_err(|fault| Failure::unavailable(format!("cannot drive the guard's line off: {fault:?}")))
 }
 
-/// A descriptor that becomes readable when a signal, a lost session or a key ends the guard. A terminal
+/// A descriptor that becomes readable when a signal, a lost session or a key press ends the guard. A terminal
 /// cannot suspend the guard.
 pub(super) fn signals() -> Result<OwnedFd, Failure> {
     let refused = |error: std::io::Error| Failure::unavailable(format!("cannot watch signals: {error}"));
@@ -144,16 +144,17 @@ pub(super) fn signals() -> Result<OwnedFd, Failure> {
     Ok(end.into())
 }
 
-/// Writes lines to standard error without waiting or allocating: a stalled journal must not keep the guard
-/// from switching its line. A line that cannot be written at once is dropped. Each kind of event has a quota,
-/// because any process that may connect can make the guard refuse as often as it likes.
+/// Writes messages to standard error without waiting or allocating: a stalled journal must not keep the guard
+/// from switching its line. A message that cannot be written at once is dropped. Each kind of event has a
+/// quota, because any process that may connect can make the guard refuse as often as it likes.
 struct Words {
     stderr: std::io::Stderr,
     prefixes: [&'static str; 2],
     quotas: [LogRateLimit; KINDS],
 }
 
-/// Kinds of events: one for each refusal, a line that does not follow, a trip, and any other change.
+/// Kinds of events: one for each refusal, one for a line that does not follow, one for a trip, and one for
+/// any other change.
 const KINDS: usize = GuardRefusal::ALL.len() + 3;
 const UNFOLLOWED: usize = GuardRefusal::ALL.len();
 const TRIPPED: usize = UNFOLLOWED + 1;
@@ -236,7 +237,7 @@ struct Status {
     line_sound: bool,
     trips: u32,
     beats: u64,
-    /// A stop was requested and no runtime has carried it out yet.
+    /// A stop was requested that no runtime has carried out yet.
     stop_pending: bool,
 }
 

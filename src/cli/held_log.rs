@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Maximum number of lines kept; older ones are dropped and counted. More than anyone reads after a run.
+/// Maximum number of lines kept; older ones are dropped and counted. That is more than anyone reads after a
+/// run.
 const MOST_LINES: usize = 500;
 
-/// The kept lines; `None` while no screen uses the terminal.
+/// The kept lines; `None` while no screen is using the terminal.
 static HELD: Mutex<Option<Held>> = Mutex::new(None);
 
 /// Kept lines.

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 /// The folders that `ProtectHome=yes` hides.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
-/// Where the units look for the board.
+/// Where the units look for the board file.
 const BOARD: &str = "/etc/ganglion/board.toml";
 /// Longest chain of symbolic links that is followed.
 const LINKS: usize = 4;
 
-/// The fix if `path` could not be opened here. `None` unless this is a service and the path is hidden from
-/// it.
+/// The fix to suggest if `path` could not be opened here; `None` unless this is a service and the path is
+/// hidden from it.
 pub(super) fn fix(path: &Path, in_service: bool) -> Option<String> {
     let place = home_of(path).filter(|_| in_service)?;
     Some(format!(
@@ -34,7 +34,7 @@ pub(super) fn note(path: &Path) -> Option<String> {
     })
 }
 
-/// The hidden folder that contains `path` or the target of its link.
+/// The hidden folder that contains `path` or the target of a link at `path`.
 fn home_of(path: &Path) -> Option<PathBuf> {
     let mut path = std::path::absolute(path).ok()?;
     for _ in 0..=LINKS {

@@ -34,7 +34,7 @@ pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
     board: PathBuf,
-    /// Output that acts as the sensor, by number or name
+    /// Output that stands in for the sensor, by number or name
     #[arg(long, value_name = "LINE")]
     stimulus: String,
     /// Input that the stimulus is wired to [default: the board's first button]
@@ -51,7 +51,7 @@ pub struct Args {
     json: bool,
 }
 
-/// The object.
+/// The JSON object.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
@@ -108,7 +108,7 @@ fn failure(error: HilError) -> Failure {
         HilError::Drive(error) => Failure::permission(error),
         HilError::End { panicked, rest } => {
             let verdict = report::verdict_on(report::panicked(&panicked), rest == Rest::Unheard);
-            verdict.expect_err("an end is returned only if it was not clean")
+            verdict.expect_err("an outcome is returned only if the end was not clean")
         }
     }
 }
@@ -251,7 +251,7 @@ mod tests {
         Args::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
     }
 
-    /// Lines that can be reached with a wire. On a Pi under a Robot HAT: D0 to D3, as printed. On a Jetson
+    /// Lines that a jumper wire can reach. On a Pi under a Robot HAT: D0 to D3, as printed. On a Jetson
     /// Orin Nano: the 40-pin header according to NVIDIA's jetson-gpio, gpio_pin_data.py.
     const HAT: [&str; 4] = ["17", "4", "27", "22"];
     const ORIN_NANO: [&str; 22] = [
@@ -263,8 +263,8 @@ mod tests {
     fn every_example_uses_free_pins_within_reach() {
         let help = Args::augment_args(clap::Command::new("hil")).get_after_help().unwrap().to_string();
         let wiring = include_str!("../../docs/wiring.md");
-        // In the help an example ends at two spaces, before its explanation; in the document at the closing
-        // backtick.
+        // In the help, an example ends at the two spaces before its explanation; in the document, at the
+        // closing backtick.
         let of_help = help.lines().filter_map(|line| line.trim_start().strip_prefix("ganglion hil "));
         let of_help = of_help.map(|line| line.split("  ").next().unwrap());
         let of_wiring = wiring.split('`').filter_map(|part| part.strip_prefix("ganglion hil "));

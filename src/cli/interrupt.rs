@@ -2,7 +2,7 @@
 //! program stops the motors and writes its recordings. If that takes too long, a later signal ends the
 //! program at once with 130. Ctrl-Z is ignored: a suspended program cannot stop motors.
 //!
-//! One request to end often arrives as several signals (a wrapper that signals the process and then its
+//! A single request to end often arrives as several signals (a wrapper that signals the process and then its
 //! group, a key held down). If the second one ended the program at once, it would leave the motors as they
 //! are, on a controller that keeps its pulses. So for one and a half seconds all signals count as the first
 //! one.
@@ -17,12 +17,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use super::exit::{Exit, Failure};
 use crate::system::rt::signals::refuse_to_be_stopped;
 
-/// The signals that request the end: from a key, a service manager, or the kernel when the terminal is gone.
-/// SIGHUP counts even under `nohup`: a robot without an operator stops.
+/// The signals that request the end; they come from a key press, a service manager, or the kernel when the
+/// terminal is gone. SIGHUP counts even under `nohup`: a robot without an operator stops.
 pub const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Signals within this time after the first one count as the first: it covers ten periods to stop and half a
-/// second of waiting for hung threads.
+/// Signals within this time after the first one count as the first. The time covers ten periods to stop and
+/// half a second of waiting for hung threads.
 const GRACE: Duration = Duration::from_millis(1_500);
 /// Poll interval of the watching thread: short enough to start the grace period in time, at almost no cost.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -66,7 +66,7 @@ impl Interrupt {
         self.asked.store(true, Ordering::Relaxed);
     }
 
-    /// The flag itself, for loops that take an atomic.
+    /// The flag itself, for loops that need an atomic.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.asked)
     }
@@ -79,7 +79,7 @@ fn insist(asked: &Arc<AtomicBool>) {
     }
     thread::sleep(GRACE);
     for signal in ENDING {
-        // If this fails, the clean end is still in progress.
+        // If this fails, the clean shutdown still goes on.
         let _ = signal_hook::flag::register_conditional_shutdown(
             signal,
             Exit::Interrupted as i32,

@@ -4,7 +4,7 @@
 
 use crate::base::time::{Instant, Span};
 
-/// Lines that may be logged at once: enough for a board's warnings or a self-test's findings.
+/// Lines that may be logged in a burst: enough for a board's warnings or a self-test's findings.
 const AT_ONCE: u64 = 40;
 /// One more line per interval: at worst 8,640 a day, or a megabyte.
 const ONE_EVERY: Span = Span::from_millis(10_000);
@@ -14,7 +14,7 @@ const ONE_EVERY: Span = Span::from_millis(10_000);
 pub(super) struct LogRateLimit {
     /// Lines that may still be logged at once.
     left: u64,
-    /// The time up to which lines have been earned.
+    /// The time up to which new lines have been credited.
     earned_at: Instant,
     left_out: u64,
 }
@@ -35,12 +35,12 @@ impl LogRateLimit {
         Some(std::mem::take(&mut self.left_out))
     }
 
-    /// The number of dropped lines, if it is not yet reported and the quota allows a line now.
+    /// The number of dropped lines, if not yet reported and the quota allows a line now.
     pub fn settle(&mut self, now: Instant) -> Option<u64> {
         if self.left_out == 0 { None } else { self.ask(now).or_else(|| self.not_asked()) }
     }
 
-    /// The number of dropped lines that is not yet reported, for the end.
+    /// The number of dropped lines not yet reported, for the final report.
     pub fn take_dropped(&mut self) -> Option<u64> {
         Some(std::mem::take(&mut self.left_out)).filter(|left_out| *left_out > 0)
     }

@@ -1,5 +1,6 @@
 //! `log` to standard error: one line per record, warnings and errors unless `RUST_LOG` is set, limited by a
-//! quota per place in the program. Real-time threads do not log; they count, and a slow thread logs for them.
+//! quota per place in the program. Real-time threads do not log; they only count events, and a slow thread
+//! logs for them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,7 +14,7 @@ use super::output;
 use crate::base::time::{Clock, Instant, MonotonicClock};
 use crate::system::sanitize;
 
-/// Characters that are kept of a dropped line, to show which it was.
+/// How many characters of a dropped line are kept, to show which line it was.
 const REMEMBERED: usize = 120;
 
 static LOGGER: OnceLock<Limited> = OnceLock::new();
@@ -184,7 +185,7 @@ mod tests {
         say(&logger, 8, Level::Error, "something else", at(1_000));
         say(&logger, 7, Level::Info, "filtered, so not counted as dropped", at(1_000));
         assert_eq!(paper.lines()[flood..], ["ERROR: something else"]);
-        // The quota allows one more line, which carries the count.
+        // The quota allows one more line, which reports the count.
         say(&logger, 7, Level::Warn, "bad frame again", at(12_000));
         let left_out = 100_000 - flood;
         let told = format!("WARN: bad frame again ({left_out} similar messages were dropped before it)");

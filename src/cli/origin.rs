@@ -1,6 +1,6 @@
 //! The origin of printed figures that were not measured: its wording in text output, and the object `sources`
-//! of the JSON reports, which has the key of each such figure. A figure without an entry was measured or
-//! counted; what is only arithmetic on measured figures counts as measured.
+//! of the JSON reports, which contains the key of each such figure. A figure without an entry was measured or
+//! counted; figures that are only arithmetic on measured ones count as measured.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub const MODELLED: &str = "modelled";
 /// Counted or measured in the simulated world.
 pub const SIMULATED: &str = "simulated";
 
-/// The origin by the key of the figure; a `.` leads into an object, or into each object of a list.
+/// The origin of each figure by its key; a `.` in a key leads into an object, or into each object of a list.
 pub type Sources = BTreeMap<&'static str, &'static str>;
 
 /// The figures of `keys`, each with the same `source`.

@@ -46,7 +46,7 @@ pub fn json(object: &impl serde::Serialize) -> Result<(), Failure> {
 
 fn write_line(to: &mut impl Write, words: Arguments<'_>) -> std::io::Result<()> {
     match to.write_fmt(words).and_then(|()| to.write_all(b"\n")).and_then(|()| to.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()), // the reader has seen enough
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()), // the reader has closed the pipe
         other => other,
     }
 }
@@ -62,18 +62,18 @@ pub(super) fn outcome() -> Result<(), Failure> {
     }
 }
 
-/// A file that a verb writes at its end, and may overwrite only if this program wrote it.
+/// A file that a verb writes when it ends, and may overwrite only if this program wrote it.
 pub struct Replaced {
     /// The bytes that every such file begins with.
     pub begin: &'static str,
-    /// Its kind, with an article ("a picture of a run").
+    /// The kind of file, with an article ("a picture of a run").
     pub name: &'static str,
     /// Example arguments that name a new file.
     pub example: &'static str,
 }
 
-/// Refuses a path that holds anything but such a file (above all a recording), or whose folder cannot be
-/// written, before the work, which may take minutes.
+/// Refuses a path at which there is anything but such a file (above all a recording), or whose folder is not
+/// writable. Called before the work, which may take minutes.
 pub fn may_replace(path: &Path, what: &Replaced) -> Result<(), Failure> {
     let Replaced { begin, name, example } = what;
     let refused = |why: String| {
@@ -94,7 +94,7 @@ pub fn may_replace(path: &Path, what: &Replaced) -> Result<(), Failure> {
     }
 }
 
-/// Whether standard error is a terminal that a person reads.
+/// Whether standard error is a terminal.
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 /// Less than PIPE_BUF (4096 bytes), so that a writable pipe accepts it without blocking.
 const LONGEST: usize = 1024;
 
-/// Without it, two threads that check at the same moment would both find room for one line.
+/// Without this lock, two threads that check at the same moment would both see room for a line.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Installs this panic message. If a backtrace is requested, the standard library prints its own and may
@@ -27,7 +27,7 @@ pub(super) fn keep_short() {
 fn print(panic: &PanicHookInfo<'_>) {
     let Ok(_alone) = ONE_AT_A_TIME.try_lock() else { return };
     if held_log::keep(&line(panic)) {
-        return; // the screen has the terminal, and prints it at the end
+        return; // the screen owns the terminal and prints the message at the end
     }
     let stderr = std::io::stderr();
     let mut waits = [PollFd::new(&stderr, PollFlags::OUT)];

@@ -1,6 +1,6 @@
 //! `--svg` of `ganglion run`: follows a simulated run, and at its end draws the room from above, with the
-//! path that the robot took and the places where reflexes tripped. It reads what the slow thread has anyway;
-//! the tick does nothing for it.
+//! path that the robot took and the places where reflexes tripped. It reads data that the slow thread has
+//! anyway; the tick does no extra work for it.
 
 mod drawing;
 mod marks;
@@ -28,7 +28,7 @@ pub struct About {
     pub seed: u64,
     /// Whether the run was in virtual time.
     pub is_virtual: bool,
-    /// The places that it was sent to at its start.
+    /// The places that the robot was sent to at the start.
     pub route: Option<Route>,
 }
 
@@ -70,7 +70,8 @@ impl Picture {
         Ok(Picture { path, about, way, marks, trips: Trips::default(), first: None })
     }
 
-    /// Follows the run: `recorder` has counted what happened since the last call, at most some 20 ms ago.
+    /// Follows the run: `recorder` has counted the events since the last call, which was at most about 20 ms
+    /// ago.
     pub fn follow(&mut self, recorder: &Recorder, room: Option<&Room>) {
         if let (Some(room), Some(last)) = (room, &recorder.summary().last) {
             let pose = room.pose();
@@ -118,12 +119,12 @@ impl Picture {
     }
 }
 
-/// Where the places of `route` are in a room in which the robot started at `start`.
+/// The coordinates of the places of `route` in a room in which the robot started at `start`.
 fn places(route: &Route, start: &crate::sim::Pose) -> Vec<Place> {
     route.places().iter().map(|[ahead, left]| start.point(*ahead, *left)).collect()
 }
 
-/// The file of a picture: which existing one may be replaced.
+/// A picture's file: tells which existing file may be replaced.
 const PRODUCT: Replaced =
     Replaced { begin: drawing::BEGIN, name: "a picture of a run", example: "--svg drive.svg" };
 

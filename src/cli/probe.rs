@@ -108,8 +108,8 @@ fn bare(node: I2cNode) -> Result<Board, Failure> {
     Ok(board)
 }
 
-/// Takes the motors' controller out of a reset in which no process holds it. That drives a line, so this
-/// process claims the motors meanwhile.
+/// Takes the motors' controller out of reset if no process holds it there. That drives a line, so this
+/// process claims the motors for that time.
 fn awake(board: &Board, bus: usize) -> Result<(Awake, Option<Claim>), Failure> {
     if bus != 0 || !matches!(board.bus, BusPlan::Linux { .. }) {
         return Ok((Awake::AsFound, None));

@@ -14,9 +14,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How much is recorded from before the robot is armed, to show how it was handled.
+/// How much time before arming is recorded, to show how the robot was handled.
 const BEFORE: Span = Span::from_millis(30_000);
-/// How long the end of a run waits for the disk; after that, the last second of the recording may be missing.
+/// How long a run waits for the disk at its end; after that, the last second of the recording may be missing.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Arguments for recording.
@@ -45,7 +45,7 @@ pub enum RecordWhen {
     Off,
 }
 
-/// What a recording contains about a run besides its board.
+/// Facts about a run that its recording contains in addition to the board.
 pub struct About {
     /// Seed of the simulated world.
     pub seed: u64,
@@ -128,7 +128,7 @@ fn words(loaded: &Loaded, about: &About) -> BTreeMap<String, String> {
     words.into_iter().map(|(key, word)| (key.to_string(), word)).collect()
 }
 
-/// Ends the recording after the run, adds what the threads were granted, and reports the result.
+/// Adds the rights that each thread was granted, ends the recording after the run, and reports the result.
 pub fn end(recording: Recording, granted: &[(&'static str, Granted)]) -> RecordingStatus {
     for (thread, granted) in granted {
         recording.word(&format!("granted.{thread}"), serde_json::to_string(granted).unwrap_or_default());

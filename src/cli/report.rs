@@ -29,8 +29,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Version of the JSON object; raised when a key changes its meaning or is removed.
 const SCHEMA: u32 = 1;
 
-/// One key of the transfer times, and one of the tick and field times: all times of a group have the same
-/// origin.
+/// A key from the group of transfer times, and one from the group of tick and field times: all times of a
+/// group have the same origin.
 const WIRES: &str = "end_late_us";
 const TICK: &str = "exec_us";
 
@@ -63,7 +63,7 @@ pub struct RunReport {
     distance_m: Option<f64>,
     /// Number of cells of 0.25 m that the robot visited.
     cells_visited: Option<u64>,
-    /// Share of the time in which it drove backwards, and in which it was stopped.
+    /// Share of the time that the robot drove backwards, and share that it was stopped.
     backward_share: Option<f64>,
     still_share: Option<f64>,
     /// How the robot backed off, on boards with [backing].
@@ -489,7 +489,7 @@ mod tests {
     use crate::runtime::session;
     use std::sync::atomic::AtomicBool;
 
-    /// Runs a few slots of an untaught robot, which does not move; `change` edits how the run ended.
+    /// Runs a few slots of an untaught robot, which does not move; `change` edits the run's ending.
     fn verdict(change: impl FnOnce(&mut Ending)) -> Result<(), Failure> {
         let mut board = board::built_in("sim").unwrap().unwrap().board;
         board.field.start.clear();

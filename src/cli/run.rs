@@ -302,7 +302,7 @@ fn engine_of(board: &Board, has_device: bool, has_tether: bool) -> EngineKind {
 }
 
 /// The connection to the brain that the board's tether names. `None` if the field is computed here: because
-/// the board asks for that, or because a simulation uses the tether only if the command line names it.
+/// the board says so, or because this is a simulation and the command line names no tether.
 fn tether(args: &Args, board: &Board, digest: blake3::Hash) -> Result<Option<Tether>, Failure> {
     let is_remote = board.field.engine == EngineKind::Remote;
     let is_named = args.tether.is_some();

@@ -7,8 +7,8 @@
 //!
 //! `model` holds what there is to show, `draw` renders a page of it without changing anything, `panels`,
 //! `room`, `slices` and `words` are parts of that page. `keys` handles keys, `robot` is the robot that they
-//! act on, `terminal` sets up and restores the terminal, `own_run` is the thread beside a run, `top` is the
-//! command.
+//! act on, `terminal` sets up and restores the terminal, `own_run` is the screen's thread in a run, `top` is
+//! the command.
 
 mod draw;
 mod keys;

@@ -15,12 +15,12 @@ pub struct StatusLine {
     length: Span,
     simulated: bool,
     first: Option<crate::base::time::Instant>,
-    /// The last known value, because most records have no result of the field.
+    /// The last known value, because most records contain no result of the field.
     engine: EngineState,
 }
 
 impl StatusLine {
-    /// A status line for a run of that length.
+    /// A status line for a run of this `length`.
     pub fn new(length: Span, simulated: bool) -> StatusLine {
         let bar = ProgressBar::with_draw_target(
             Some(length.as_nanos() / 1_000_000),

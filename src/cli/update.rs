@@ -219,8 +219,8 @@ fn keep(layout: &Layout, package: &std::path::Path, json: bool) -> Result<(), Fa
     Ok(())
 }
 
-/// Reports the end of a process that systemd started: to the command that follows it through the history, to
-/// systemd through the exit code.
+/// Reports how a process that systemd started has ended: through the history to the command that follows it,
+/// and through the exit code to systemd.
 fn conclude(layout: &Layout, ended: Result<Ended, UpdateError>) -> Result<(), Failure> {
     match ended {
         Ok(ended) => words::outcome(&ended),

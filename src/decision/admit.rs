@@ -1,7 +1,7 @@
 //! Admission of readings into the frame: which readings are believed, how samples age, and what the field
 //! gets.
 //!
-//! A reading is admitted, refused (the last good value stays and keeps ageing, with the fault beside it) or
+//! A reading is admitted, refused (the last good value stays and keeps ageing, together with the fault) or
 //! ignored (it is older than the newest known one, or names no channel). Every reading that is not admitted
 //! is counted. Ageing moves each value towards the worst value it may have reached since; reflexes use that
 //! worst case. When a sensor is lost, the field gets its last good value for another [`HELD`], then the worst
@@ -69,7 +69,7 @@ enum Origin {
     Readings,
     /// The last command of a motor.
     Motor(usize),
-    /// The smallest value of other channels, one bit each.
+    /// The smallest value of a set of other channels, which has one bit per channel.
     Least(u64),
 }
 

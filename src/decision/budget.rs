@@ -9,8 +9,8 @@
 //! The budget steps down at once: by one level after a single slow cycle, which may be an outlier, and after
 //! a second slow cycle in a row by as many levels as the estimates demand. It steps up one level at a time,
 //! when the better level has been estimated to fit, with headroom, for a whole dwell without a break, and at
-//! least a dwell after the last change. So steps up are at least a dwell apart, and there are never more
-//! steps down than steps up and levels together: the number of changes is bounded, whatever the costs are.
+//! least a dwell after the last change. So steps up are at least a dwell apart, and steps down never
+//! outnumber steps up plus levels: the number of changes is bounded, whatever the costs are.
 //!
 //! No stop, disarm or reflex depends on the budget. When even the lowest level does not fit, the budget is
 //! exhausted: quality cannot drop further, results arrive late, and the reflexes handle that.
@@ -30,12 +30,13 @@ const FORGET: f64 = 1.0 / 16.0;
 const WORST_TARGETS: u64 = 10;
 
 /// The estimate of a better level that was too expensive falls towards the present level's cost over this
-/// many dwells; otherwise it would never be tried again. With half as many, a level that does not fit would
-/// cause a late cycle every few seconds; with twice as many, a single error would take long to correct.
+/// many dwells; otherwise that level would never be tried again. With half as many, a level that does not fit
+/// would cause a late cycle every few seconds; with twice as many, a single error would take long to correct.
 const RETRY_DWELLS: f64 = 8.0;
 
-/// Each failed step up doubles that time, up to this many times: with a dwell of a second, from seconds to
-/// minutes. This does not delay noticing that the machine got faster: the present level shows that.
+/// Each failed step up doubles the time until the next try, up to this many times: with a dwell of a second,
+/// from seconds to minutes. A machine that got faster is still noticed without delay: the present level shows
+/// that.
 const MOST_DOUBLINGS: u32 = 6;
 
 /// Chooses the level.

@@ -230,8 +230,8 @@ impl Modes {
         self.real_time_refused = true;
     }
 
-    /// Advances by one slot: from facts and requests to the state for its command. At most one transition per
-    /// slot.
+    /// Advances by one slot: derives the state for the slot's command from facts and requests. At most one
+    /// transition per slot.
     pub fn advance(&mut self, verdict: &Verdict, signals: &Signals, asked: Asked, now: Instant) -> Mode {
         self.refusal = self.interlocks(verdict, signals, now);
         self.mode = if asked.stop {

@@ -2,7 +2,7 @@
 //! Control*, section 2.2, reference point on the rear axle), or two wheels that turn it by their speed
 //! difference (Siegwart and Nourbakhsh, *Introduction to Autonomous Mobile Robots*, section 3.2). Speed and
 //! turn lag. Starts at (0, 0), heading along x. It drifts, as all dead reckoning does, and does not notice
-//! when a wheel slips or a wall blocks the robot. This limits the accuracy of places.
+//! when a wheel slips or a wall blocks the robot. This drift limits the accuracy of places.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, MotorKind, MotorPlan};
@@ -58,7 +58,7 @@ impl Wheels {
 }
 
 impl MotionModel {
-    /// How the commands of `board` move it, if the board states that.
+    /// How commands move the robot of `board`, if the board states it.
     pub fn of(board: &Board) -> Option<MotionModel> {
         let plan = board.motion?;
         let steers = |(number, motor): (usize, &MotorPlan)| {
@@ -93,8 +93,8 @@ impl MotionModel {
 
     /// The commands for this speed of the reference point, -1..=1 of full speed, along a path of this
     /// curvature, 1/m, positive to the left. On a differential drive, both wheels are slowed down if one
-    /// would exceed full speed, so that the curvature is kept. An infinite curvature turns it on the spot, to
-    /// the left if positive; `speed` is then that of the wheels.
+    /// would exceed full speed, so that the curvature is kept. An infinite curvature turns the robot on the
+    /// spot, to the left if positive; `speed` is then that of the wheels.
     pub fn commands(&self, speed: f32, curvature: f32) -> [f32; MAX_MOTORS] {
         let mut motors = [0.0; MAX_MOTORS];
         self.drives.iter().for_each(|motor| motors[*motor] = speed);

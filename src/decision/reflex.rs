@@ -69,7 +69,7 @@ pub struct Signals {
     pub disarmed: bool,
 }
 
-/// What the reflexes found in one slot. Sets of causes have one bit each, see [`Cause::bit`].
+/// What the reflexes found in one slot. Sets of causes have one bit per cause, see [`Cause::bit`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
     /// The worst active cause.
@@ -127,7 +127,7 @@ impl Punctuality {
     }
 }
 
-/// When a robot with a tether stops because of it.
+/// When a robot with a tether stops because the remote brain is silent.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkRule {
     /// The longest silence; `None`: there is no tether.
@@ -218,9 +218,9 @@ impl Reflexes {
         self
     }
 
-    /// Shows the rules an admitted reading. A slot may bring many readings and each counts, but the frame
-    /// keeps only the last; so admission makes this call for each of them. `frame` has the newest values of
-    /// the other channels.
+    /// Shows the rules an admitted reading. A slot may bring many readings, of which the frame keeps only the
+    /// last; all of them count, so admission makes this call for each. `frame` has the newest values of the
+    /// other channels.
     pub fn observe(&mut self, frame: &Frame, channel: u8, value: f32, now: Instant) {
         for state in &mut self.rules {
             state.observe(frame, usize::from(channel), value, now);

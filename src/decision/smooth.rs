@@ -4,9 +4,9 @@
 //! Log dimensionless jerk after Balasubramanian, Melendez-Calderon, Roby-Brami, Burdet: On the analysis of
 //! movement smoothness, J. NeuroEngineering and Rehabilitation 12:112, 2015: `-ln(duration^3 / peak^2 *
 //! integral of jerk^2)` of a speed profile; nearer to zero is smoother, and a minimum-jerk movement gives
-//! -ln(204.8) = -5.32. It shows stutter that a spectral measure does not: a command held in one cycle of a
-//! hundred costs about 5. It grows with the cube of the duration, so only movements of the same length can be
-//! compared: hence the windows.
+//! -ln(204.8) = -5.32. It reveals stutter that a spectral measure misses: holding a command in one cycle of a
+//! hundred costs about 5. Dimensionless jerk grows with the cube of the duration, so only movements of the
+//! same length can be compared: hence the windows.
 
 use crate::base::time::Span;
 
@@ -116,8 +116,8 @@ impl Smoothness {
         self.windows
     }
 
-    /// Of the commands during motion: how many repeated the previous one bit for bit, and how many there
-    /// were.
+    /// The number of commands during motion that repeated the previous one bit for bit, and the number of all
+    /// commands during motion.
     pub fn held(&self) -> (u64, u64) {
         (self.held, self.moving)
     }

@@ -1,6 +1,6 @@
 //! Compares what this machine does with the best it could do in the same seconds: the control loop with a
 //! bare timer, the field's cycle with a plain copy of the same size. On a GPU the copy is in the GPU's own
-//! memory. Blocks of the two alternate, so that both run under the same load.
+//! memory. Blocks of the two alternate, so both run under the same load.
 //!
 //! Measures and judges, and prints nothing: the command line writes the text and the JSON.
 

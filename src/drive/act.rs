@@ -7,8 +7,8 @@
 //!
 //! Slew rate. A drive motor never gains speed faster than its slew limit. It loses speed at once when a
 //! restraint tightens, when the field's request fades, and when the request is to stop. Between two requests
-//! of a fresh field (the quality level changes, or the decision does) the limit holds both ways. A reversal
-//! passes exactly zero. A motor that aims always keeps its limit.
+//! of a fresh field (the quality level changes, or the decision does) the limit applies to slowing down as
+//! well. A reversal passes through exactly zero. A motor that aims always keeps its limit.
 
 mod reverse;
 
@@ -63,7 +63,8 @@ impl Motor {
     }
 
     /// The next command on the way from the last one to `target`, within `limits`. The last command is cut to
-    /// the limits first, so a tighter restraint takes effect at once. With `brake`, so does slowing down.
+    /// the limits first, so a tighter restraint takes effect at once. With `brake`, slowing down takes effect
+    /// at once too.
     fn towards(&self, target: f32, limits: &Limits, brake: bool) -> f32 {
         let from = self.limited(self.last, limits);
         let slewed = target.clamp(from - self.step, from + self.step);

@@ -36,19 +36,20 @@ use stuck::Stuck;
 const LEAST_BACK: f32 = 0.02;
 /// Steering beyond this chooses a side: a fifth of full lock is more than read-out noise.
 const TURNS: f32 = 0.2;
-/// The robot turns away from an edge by at least a right angle. With less it would go on towards the edge at
-/// a slant, and a wheel would pass over the edge's next corner beside the sensors.
+/// The robot turns away from an edge by at least a right angle. After a smaller turn it would still approach
+/// the edge at a slant, and a wheel would pass over the edge's next corner outside the sensors' track.
 const ALONG_RAD: f32 = std::f32::consts::FRAC_PI_2;
 /// After a turn from an edge the robot does not steer back towards it for this distance forwards, metres:
 /// more than two lengths of the car. In a bend the front wheel cuts inside the track of its ground sensor;
-/// without this it went over a corner of the edge that no sensor had seen.
+/// without this limit the wheel went over a corner of the edge that no sensor had seen.
 const NOT_BACK_M: f64 = 0.4;
-/// After each turn that ended at the same edge or obstacle, it backs off this much further, metres, before it
-/// turns to the other side: otherwise the way back would undo the turn, and the next turn would end there
-/// again.
+/// After each turn that ended at the same edge or obstacle, the robot backs off this much further, metres,
+/// before it turns to the other side: otherwise the way back would undo the turn, and the next turn would end
+/// there again.
 const FURTHER_M: f64 = 0.1;
-/// At most this many times, because the path is less accurate the farther back it goes: with twice as many,
-/// cars backed into discs four times as often. At an edge it keeps its side for the same number of turns.
+/// It does so at most this many times, because the path is less accurate the farther back it goes: with twice
+/// as many, cars backed into discs four times as often. At an edge it turns to the same side for this many
+/// turns.
 const FURTHER_MOST: u32 = 2;
 /// The robot checks this distance ahead for places that it must not sweep over, metres: two lengths of the
 /// car, which its front covers in a second and a half.
@@ -239,8 +240,8 @@ impl Backing {
         }
     }
 
-    /// A robot that is not armed may be carried elsewhere: its path begins when it is armed, with the stretch
-    /// behind it for which the person who arms it vouches.
+    /// A robot that is not armed may be carried elsewhere, so its path begins when it is armed. The path
+    /// starts with the stretch behind the robot that the person who arms it vouches for.
     fn observe(&mut self, mode: Mode) {
         let armed = mode.obeys_since();
         if armed.is_none() || armed != self.armed {

@@ -56,7 +56,7 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// An outlet into `ring`; it counts readings that do not fit in `dropped`.
+    /// An outlet into `ring`; readings for which the ring has no room are counted in `dropped`.
     pub fn new(ring: Producer<Reading>, dropped: Arc<AtomicU64>) -> Outlet {
         Outlet { ring, staged: heapless::Vec::new(), dropped }
     }

@@ -26,7 +26,7 @@ mod writer;
 
 pub use copy::{Copied, CopyError, Keep, copy};
 pub use counts::{RecordingCounts, RecordingStatus};
-pub use facts::{Facts, KEYS};
+pub use facts::Facts;
 pub use image::{ImageMessage, image};
 pub use line::{FieldCopyTap, RecordSender, Recording};
 pub use read::{End, Event, ReadError, Reader};

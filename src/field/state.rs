@@ -3,8 +3,8 @@
 //!
 //! An engine that resumes from its own state continues bit for bit; another engine's results differ only by
 //! rounding. Features are not part of the state: they follow from the cells, except for the means that
-//! `Reduced` keeps. Values that an engine keeps in f64 are in `fine`, beside the f32 values that every engine
-//! understands.
+//! `Reduced` keeps. Values that an engine keeps in f64 are in `fine`, alongside the f32 values that every
+//! engine understands.
 //!
 //! `check` decides whether a state fits an engine, `bounds` how large a number can become; each engine
 //! implements its own saving and loading.
@@ -77,7 +77,8 @@ pub struct Live {
     pub half: Vec<f32>,
     /// The means from which the features are computed; the cells alone do not determine them.
     pub reduced: Reduced,
-    /// Cycles since each group was stepped, since the library was matched, since the last step of learning.
+    /// Cycles since each group was stepped, since the library was matched, and since the last step of
+    /// learning.
     pub since_step: [u64; GROUPS],
     /// See `since_step`.
     pub since_blend: u64,
@@ -100,7 +101,7 @@ pub struct Live {
 }
 
 /// Means of the last cycle. A group that is not stepped at quality level 4 keeps them, and where cells are in
-/// half precision, they were taken before the cells were rounded. Empty: to be computed from the cells.
+/// half precision, they were computed before the cells were rounded. Empty: to be computed from the cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reduced {
     /// Mean of each channel.
@@ -125,7 +126,7 @@ pub struct Fine {
 pub struct Senses {
     /// Last values.
     pub sensors: Vec<f64>,
-    /// Their change since the previous cycle.
+    /// Change of the sensor values since the previous cycle.
     pub change: Vec<f64>,
     /// The prediction of the next values.
     pub prediction: Vec<f64>,
@@ -145,7 +146,7 @@ pub struct Senses {
     pub observed: u64,
     /// Running mean of the sensors.
     pub mean: Vec<f64>,
-    /// Mean squared errors of the prediction, of "same as before", of the running mean.
+    /// Mean squared errors of the prediction, of the forecast "same as before" and of the running mean.
     pub predicted: Vec<f64>,
     /// See `predicted`.
     pub persistent: Vec<f64>,

@@ -1,4 +1,4 @@
-//! The trial of a GPU before it is trusted: it computes a few cycles beside the CPU engine, with the grid,
+//! The trial of a GPU before it is trusted: it computes a few cycles alongside the CPU engine, with the grid,
 //! the rates and the storage of the plan. The trial catches a driver, a compiler or a chip that computes
 //! wrong results before they reach the motors. It does not measure speed.
 
@@ -21,7 +21,7 @@ const TOLERANCE: f32 = 1e-4;
 /// way.
 const HALF_TOLERANCE: f32 = 5e-4;
 
-/// Runs the engine that `open` returns beside the CPU's. `Loss::Wrong` if their results differ.
+/// Runs the engine that `open` returns alongside the CPU engine. `Loss::Wrong` if their results differ.
 pub fn run(plan: &FieldPlan, open: impl FnOnce(&FieldPlan) -> Result<CudaEngine, Loss>) -> Result<(), Loss> {
     let plan = small(plan);
     let tolerance = if plan.storage == Storage::F16 { HALF_TOLERANCE } else { TOLERANCE };
@@ -50,7 +50,7 @@ pub fn run(plan: &FieldPlan, open: impl FnOnce(&FieldPlan) -> Result<CudaEngine,
     if device.experiences() != host.experiences() { Err(Loss::Wrong) } else { Ok(()) }
 }
 
-/// The plan with small memories.
+/// The plan with a small pattern library and a small experience bank.
 fn small(plan: &FieldPlan) -> FieldPlan {
     let shape = Shape { patterns: MEMORIES, bank: MEMORIES, ..plan.shape };
     FieldPlan { shape, threads: 1, cpus: Vec::new(), ..plan.clone() }

@@ -21,7 +21,7 @@ use std::time::Duration;
 pub struct FieldRequest {
     /// Number of the cycle.
     pub cycle: u64,
-    /// Where its sensor values are in the robot's ring.
+    /// Position of its sensor values in the robot's ring.
     pub place: u8,
     /// Its quality level.
     pub quality: QualityLevel,
@@ -186,8 +186,8 @@ impl FieldWorker {
         };
     }
 
-    /// Whether the engine may compute now. Rebuilds it when its pause is over, which allocates; that happens
-    /// only after a failure.
+    /// Whether the engine may compute now. Rebuilds a failed engine once its pause is over; this allocates,
+    /// but only happens after a failure.
     fn usable(&mut self, now: Instant) -> bool {
         match self.state {
             EngineState::Running | EngineState::StandIn { .. } | EngineState::NoLink { .. } => true,

@@ -42,8 +42,8 @@ use crate::base::plan::{
 };
 use std::path::Path;
 
-/// The device for `plans`, all of which share one chip ([`crate::base::plan::same_chip`]; otherwise one
-/// plan). Its outputs are numbered like `plans`. `/sys` is looked up in `root`. `None`: sensors of this kind
+/// The device for `plans`: either sensors that share one chip ([`crate::base::plan::same_chip`]) or a single
+/// sensor. Its outputs are numbered like `plans`. `/sys` is looked up in `root`. `None`: sensors of this kind
 /// are not polled.
 pub fn open(plans: &[&SensorPlan], board: &Board, root: &Path) -> Option<Box<dyn Polled>> {
     let first = plans.first()?;
@@ -128,14 +128,14 @@ impl SensorKind {
             ChipSensor::Mpu6050 { .. } => read_bits(8) + read_bits(6),
             // Read the result, clear the interrupt.
             ChipSensor::Vl53l0x { .. } => read_bits(13) + write_bits(2),
-            // Three registers, a transfer each.
+            // Three registers, one transfer each.
             ChipSensor::PowerMonitor { chip: PowerChip::Ina219, .. } => 3 * read_bits(2),
             ChipSensor::PowerMonitor { chip: PowerChip::Ina226, quantity, .. } => {
                 // Each register is selected in one transfer and read in another.
                 let registers = if *quantity == PowerQuantity::Watts { 3 } else { 2 };
                 registers * (write_bits(1) + write_bits(2))
             }
-            // Start, check, fetch. A single input needs no start.
+            // Start, check, fetch. With a single input, no start is needed.
             ChipSensor::Ads1115 { .. } => write_bits(3) + 2 * read_bits(2),
         }
     }

@@ -29,12 +29,12 @@ const LONGEST: usize = 1 << 16;
 pub const CALIBRATION: Span = Span::from_millis(1_500);
 /// Calls per measurement. The fastest call counts: the others were slowed down by other work.
 const CALLS: usize = 3;
-/// Largest batch to try, memory permitting: a GPU that is not faster here never is.
+/// Largest batch to try, memory permitting: a GPU that is not faster at this size never is.
 const MOST_ROWS: usize = 4096;
 /// Memory that a calibration may use on the processor's side, and again on the GPU's.
 const MOST_BYTES: usize = 256 << 20;
 
-/// Kinds of work that a GPU speeds up differently.
+/// Kinds of work that a GPU speeds up by different factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -282,8 +282,8 @@ pub struct Pair {
     pub gpu: f64,
 }
 
-/// The batch size from which the GPU is always faster; between two that were tried, it is where the straight
-/// lines through their times cross.
+/// The batch size from which the GPU is always faster; between two tried sizes, it is where the straight
+/// lines through the measured times cross.
 pub fn crossing(pairs: &[Pair]) -> Option<u64> {
     let wins = |pair: &Pair| pair.gpu < pair.processor;
     let first = pairs.iter().rposition(|pair| !wins(pair)).map_or(0, |lost| lost + 1);
@@ -296,7 +296,8 @@ pub fn crossing(pairs: &[Pair]) -> Option<u64> {
 
 /// The room that a calibration needs on a GPU, for its larger batches.
 pub fn room_for(dim: Dim) -> Room {
-    // Per row of a batch: three rows and one of a store on the GPU, and three in page-locked memory.
+    // Each row of a batch needs three rows and one store row on the GPU, and three rows in page-locked
+    // memory.
     let rows = (MOST_BYTES / (7 * dim.get() * size_of::<f32>())).clamp(1, MOST_ROWS);
     Room { rows, queries: 1, store: rows }
 }
@@ -435,7 +436,7 @@ mod tests {
         assert_eq!(crossing(&pairs(&[(1, 1.0, 10.0), (4, 4.0, 10.0), (16, 16.0, 10.0)])), Some(10));
         assert_eq!(crossing(&pairs(&[(1, 1.0, 10.0), (4, 4.0, 10.0)])), None);
         assert_eq!(crossing(&pairs(&[(1, 20.0, 10.0), (4, 80.0, 10.0)])), Some(1));
-        // A win that does not last does not count.
+        // A batch size at which the GPU wins does not count if it loses at a larger one.
         assert_eq!(crossing(&pairs(&[(1, 20.0, 10.0), (4, 4.0, 10.0)])), None);
         assert_eq!(crossing(&[]), None);
     }

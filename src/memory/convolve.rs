@@ -51,8 +51,8 @@ impl Convolver {
             Factor::Itself => level.run(Multiply::<false> { tables, a, b }),
             Factor::Involution => level.run(Multiply::<true> { tables, a, b }),
         }
-        // Both spectra are doubled and so is the inverse transform of their product: 8, times n from the
-        // transform itself.
+        // Both spectra are doubled and so is the inverse transform of their product: a factor of 8, times n
+        // from the transform itself.
         let scale = 1.0 / (4 * tables.d()) as f32;
         level.run(Back { tables, from: a, scratch, row: to, scale });
     }
@@ -101,7 +101,7 @@ fn product<S: Simd, const CONJUGATE: bool>(simd: S, a: Pair<S>, b: Pair<S>) -> P
     }
 }
 
-/// Replaces `a` by 8 times the spectrum of the complex numbers that form the product's row.
+/// Replaces `a` with 8 times the spectrum of the complex numbers that form the product's row.
 struct Multiply<'a, const CONJUGATE: bool> {
     tables: &'a Tables,
     a: &'a mut Split,

@@ -1,6 +1,6 @@
-//! The dispatcher runs each batch of the memory's operations on the processor or on the GPU, as the measured
-//! crossings or the user's preference decide for its size ([`Choice::takes_gpu`]). Both give the same bits,
-//! so the caller cannot tell them apart, except by [`Dispatcher::answered`].
+//! The dispatcher runs each batch of the memory's operations on the processor or on the GPU, depending on its
+//! size and on the measured crossings or the user's preference ([`Choice::takes_gpu`]). Both give the same
+//! bits, so the caller cannot tell them apart, except by [`Dispatcher::answered`].
 //!
 //! A batch that does not fit into the GPU's memory runs on the processor. If the GPU fails in the middle, the
 //! processor repeats the batch, the loss is recorded ([`Answered::lost`], [`Dispatcher::loss`]), and the GPU
@@ -106,12 +106,12 @@ impl Dispatcher {
         usize::try_from(from).ok().map(|from| from.max(1)).filter(|from| *from <= most)
     }
 
-    /// [`Workspace::bind`], on the device for a batch of this size.
+    /// Runs [`Workspace::bind`] on the device chosen for a batch of this size.
     pub fn bind(&mut self, a: &[f32], b: &[f32], length: Length, out: &mut [f32]) -> Result<(), Fault> {
         self.convolve(Verb::Bind, a, b, length, out)
     }
 
-    /// [`Workspace::unbind`], on the device for a batch of this size.
+    /// Runs [`Workspace::unbind`] on the device chosen for a batch of this size.
     pub fn unbind(
         &mut self,
         bound: &[f32],
@@ -145,7 +145,7 @@ impl Dispatcher {
         }
     }
 
-    /// [`Workspace::superpose`], on the device for a batch of this size.
+    /// Runs [`Workspace::superpose`] on the device chosen for a batch of this size.
     pub fn superpose(
         &mut self,
         rows: &[f32],
@@ -164,9 +164,9 @@ impl Dispatcher {
         self.workspace.superpose(rows, weights, length, out)
     }
 
-    /// [`Store::nearest`], on the device for a store of this size. The GPU keeps a copy of the last store
-    /// that it searched; it is made again when another store is searched, or the same one after a change. The
-    /// crossing was measured without that copy.
+    /// Runs [`Store::nearest`] on the device chosen for a store of this size. The GPU keeps a copy of the
+    /// last store that it searched; it is made again when another store is searched, or the same one after a
+    /// change. The crossing was measured without that copy.
     pub fn nearest(&mut self, store: &Store, queries: &[f32], best: &mut [Best]) -> Result<(), Fault> {
         if store.dim() != self.workspace.dim() {
             let (found, wanted) = (store.dim().get(), self.workspace.dim().get());

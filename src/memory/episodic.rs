@@ -15,11 +15,11 @@ use super::vector::random_unitary;
 use crate::field::snapshot::PlacesPage;
 use crate::field::state::StateError;
 
-/// Numbers of a vector for each meeting on a page: then a recalled item has 8 times the standard deviation
-/// 1/sqrt(d) of a chance cosine.
+/// Numbers in a vector for each meeting on a page: with this many, the cosine of a recalled item is 8 times
+/// the standard deviation of a chance cosine, 1/sqrt(d).
 const NUMBERS_PER_MEETING: usize = 64;
-/// An answer is accepted from this many standard deviations of a chance cosine: the largest of some
-/// hundred chance cosines, and of the bumps between them, stays below 4.5.
+/// An answer is accepted if its cosine is at least this many standard deviations of a chance cosine: the
+/// largest of some hundred chance cosines, and of the bumps between them, stays below 4.5.
 const BELIEVED: f64 = 5.0;
 
 /// Meetings that are superposed in one vector.
@@ -125,7 +125,7 @@ impl Episodes {
         Ok(())
     }
 
-    /// Where `thing` was met, if the answer is believed; of several places, the best remembered one.
+    /// Where `thing` was met, if the answer is believed; of several places, the one that is remembered best.
     pub fn where_was(&mut self, thing: usize) -> Result<Option<DecodedPlace>, Fault> {
         self.known(thing)?;
         let mut found: Option<DecodedPlace> = None;
@@ -161,8 +161,8 @@ impl Episodes {
         Ok(())
     }
 
-    /// How much `place` is like where `thing` was met: the largest cosine of all pages, 0..=1; about 0 for a
-    /// thing that was never met.
+    /// How similar `place` is to the places where `thing` was met: the largest cosine of all pages, 0..=1;
+    /// about 0 for a thing that was never met.
     pub fn likeness(&mut self, thing: usize, place: [f64; 2]) -> Result<f32, Fault> {
         self.known(thing)?;
         self.decoder.plane().pointer(place, &mut self.pointer)?;

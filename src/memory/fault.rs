@@ -1,5 +1,5 @@
 //! What can be wrong with a request to the vector memory. Faults are small values; the message is only
-//! written when one is formatted.
+//! produced when a fault is formatted.
 
 use super::dim::Dim;
 use std::fmt;

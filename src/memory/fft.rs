@@ -11,7 +11,7 @@ use std::f64::consts::TAU;
 /// steps, so that none needs a tail loop.
 pub const BLOCK: usize = 16;
 
-/// Shortest row that these stages accept: a quarter of its complex numbers is a block.
+/// Shortest row that these stages accept: a quarter of its complex numbers fills one block.
 pub const LEAST_ROW: usize = 8 * BLOCK;
 
 /// A block of numbers.
@@ -160,7 +160,7 @@ trait Sink {
     fn put<S: Simd>(&mut self, simd: S, block: usize, part: usize, value: Pair<S>);
 }
 
-/// A real row; two neighbouring numbers are one complex number.
+/// A real row; two neighbouring numbers form one complex number.
 struct Row<'a>(&'a [[f32; 2 * BLOCK]]);
 
 impl Source for Row<'_> {
@@ -349,7 +349,7 @@ fn spread<S: Simd, const FOURS: bool>(simd: S, turns: &[BlockTurns], from: &impl
 #[inline(always)]
 fn four<S: Simd>(simd: S, from: &impl Source, block: usize, quarter: usize, part: usize) -> [Pair<S>; 4] {
     // Written out, here and below: code in `array::map` is not always inlined, and then it is not compiled
-    // for the level.
+    // for the SIMD level.
     [
         from.at(simd, block, part),
         from.at(simd, block + quarter, part),

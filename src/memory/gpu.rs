@@ -44,7 +44,7 @@ const MOST_CONVOLVERS: usize = 512;
 /// Blocks of a scan for each multiprocessor: 64 warps, as many as any chip runs at a time.
 const BLOCKS_EACH: usize = 8;
 
-/// A wait polls this long before it starts to sleep: a small batch is done by then.
+/// A wait polls for this long before it starts to sleep: a small batch is done by then.
 const AWAKE: Span = Span::from_micros(200);
 const NAP: Span = Span::from_micros(50);
 /// Longer than any operation takes, even an emulated one on a busy machine: after this the device counts as

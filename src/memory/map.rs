@@ -316,8 +316,8 @@ mod tests {
         Map::new(motion, vec![thing("wall", 0), thing("ramp", 1)]).expect("a map")
     }
 
-    /// Drives one metre forward, in steps of a hundredth, from slot `from` on; `values` gives the sensors at
-    /// each step.
+    /// Drives one metre forward, in steps of a hundredth, from slot `from` on; `values` returns the sensor
+    /// values at each step.
     fn a_metre(map: &mut Map, from: u64, values: impl Fn(u64) -> [Option<f32>; 2]) {
         for step in 0..100 {
             let mut scene = Scene {

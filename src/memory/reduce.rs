@@ -1,6 +1,6 @@
 //! Sums over rows in one fixed tree, and elementwise operations. Order of arithmetic: `docs/memory.md`.
 //! Number i of a row is added to running sum i mod 64; the 64 sums are added in a tree that is the same for
-//! every width of register.
+//! every register width.
 
 use super::fft::{BLOCK, Block};
 use crate::system::cpu::simd::{Kernel, Simd};
@@ -70,8 +70,8 @@ pub fn scale<S: Simd>(simd: S, row: &mut [f32], factor: f32) {
     rest.iter_mut().for_each(|number| *number *= factor);
 }
 
-/// 1 over the length of a row: a correctly rounded root and division of the sum of its squares. 0 for a row
-/// whose sum of squares is not a normal f32: it cannot be divided by.
+/// 1 over the length of a row, computed from the sum of its squares with a correctly rounded square root and
+/// division. 0 for a row whose sum of squares is not a normal f32, because it cannot be divided by.
 #[inline(always)]
 pub fn inverse_length<S: Simd>(simd: S, row: &[f32]) -> f32 {
     let square = dot(simd, row, row);

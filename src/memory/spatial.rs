@@ -1,7 +1,7 @@
 //! Places as vectors: spatial semantic pointers (Komer 2019; Dumont and Eliasmith 2020). A pointer to (x, y)
-//! has magnitude 1 and phase w_k . (x, y) at frequency k; binding two adds their places, and the cosine of
-//! two falls with their distance. A [`Decoder`] finds the place again. Pointers are made and decoded in f64,
-//! never in a real-time thread.
+//! has magnitude 1 and phase w_k . (x, y) at frequency k; binding two pointers adds their places, and the
+//! cosine of two pointers falls with their distance. A [`Decoder`] finds the place again. Pointers are made
+//! and decoded in f64, never in a real-time thread.
 
 use super::dim::Dim;
 use super::fault::Fault;
@@ -26,7 +26,7 @@ pub enum Waves {
 pub struct Plane {
     dim: Dim,
     scale_m: f64,
-    /// Radians a metre along x and y, by frequency.
+    /// Radians per metre along x and y, for each frequency.
     waves: Vec<[f64; 2]>,
 }
 
@@ -131,13 +131,13 @@ pub struct Decoder {
     columns: usize,
 }
 
-/// Points of the coarse grid for one scale: half a scale apart the cosine of neighbours is still above 0.4,
-/// so that some point is always on the slope of the peak.
+/// Coarse grid points per scale: half a scale apart, the cosine of neighbours is still above 0.4, so that
+/// some point is always on the slope of the peak.
 const POINTS_PER_SCALE: f64 = 2.0;
 /// The search ends at this share of the scale; noise of a memory moves the peak by more.
 const FINEST: f64 = 1e-3;
-/// Best points of the grid for a closer look: if the peak is between four of them, a chance bump may be
-/// higher than each.
+/// Number of best grid points that are examined more closely: if the peak is between four of them, a chance
+/// bump may be higher than each.
 const CANDIDATES: usize = 4;
 
 impl Decoder {

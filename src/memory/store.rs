@@ -144,7 +144,7 @@ impl Store {
         Ok(row)
     }
 
-    /// Replaces a vector by another.
+    /// Replaces a vector with another.
     pub fn replace(&mut self, row: usize, vector: &[f32]) -> Result<(), Fault> {
         self.known(row)?;
         self.write(row, vector)

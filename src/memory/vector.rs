@@ -8,8 +8,8 @@ use crate::base::seed::{Stream, normal, uniform};
 use std::f64::consts::TAU;
 
 /// Smallest share of the mean magnitude that a frequency of an invertible vector may have. An inverse
-/// magnifies the rounding of its vector (6e-8 per number) by one over this: with 1e-3 it is still good to
-/// 1e-4.
+/// magnifies the rounding error of its vector (6e-8 per number) by one over this share: with 1e-3, it is
+/// still accurate to 1e-4.
 pub const LEAST_SHARE: f64 = 1e-3;
 
 /// Below this share of the mean magnitude a frequency's phase is only rounding error, and unitary projection
@@ -26,8 +26,8 @@ pub fn random(seed: u64, number: u64, d: Dim) -> Vec<f32> {
 }
 
 /// Vector `number` of the unitary family `seed`: every frequency has magnitude 1 and a uniformly random
-/// phase; those that are their own counterparts have phase 0. Its length is 1, its inverse its involution,
-/// and it has all powers.
+/// phase; those that are their own counterparts have phase 0. Its length is 1, its inverse is its involution,
+/// and all its powers exist.
 pub fn random_unitary(seed: u64, number: u64, d: Dim) -> Vec<f32> {
     let mut spectrum = Spectrum::flat(d.get());
     let frequencies = spectrum.re.len();
@@ -80,8 +80,9 @@ pub fn inverse(vector: &[f32]) -> Result<Vec<f32>, Fault> {
     Ok(row_of(&spectrum))
 }
 
-/// The vector bound `exponent` times to itself, for any real exponent: each frequency's magnitude to that
-/// power and its phase (between -pi and pi) times it. A negative exponent has the same condition as
+/// The vector bound `exponent` times to itself, for any real exponent: each frequency's magnitude is raised
+/// to that power, and its phase (between -pi and pi) is multiplied by it. A negative exponent has the same
+/// condition as
 /// [`inverse`]. A non-integer exponent requires that the frequencies that are their own counterparts are not
 /// negative, because their powers would not be real.
 pub fn power(vector: &[f32], exponent: f64) -> Result<Vec<f32>, Fault> {

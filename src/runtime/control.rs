@@ -58,13 +58,13 @@ pub enum Ask {
 pub struct Request {
     /// The request.
     pub ask: Ask,
-    /// The place, in meters, around which to read the map; `None`: where the robot is.
+    /// The place, in metres, around which to read the map; `None`: where the robot is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<[f64; 2]>,
     /// Leave the map out: decoding takes some milliseconds, too long to ask for ten times a second.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_map: bool,
-    /// Add slices through the field, six kilobytes.
+    /// Add slices through the field (six kilobytes).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub with_slices: bool,
     /// For [`Ask::Go`]: what to do.

@@ -37,7 +37,7 @@ use crate::base::time::Span;
 /// refuse to work together.
 pub type BoardDigest = [u8; 32];
 
-/// Heartbeats per timeout: one may be lost and one late, and one still arrives in time.
+/// Number of heartbeats per timeout: if one is lost and one is late, another still arrives in time.
 pub const BEATS_PER_TIMEOUT: u64 = 4;
 
 /// The line that the guard holds, and what its levels mean.

@@ -34,7 +34,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of readings in a slot: what all inlets of a tick hold together, which is more than a
+/// Maximum number of readings in a slot: the total capacity of a tick's inlets, which is more than a
 /// recording keeps.
 const READINGS: usize = 1 << 15;
 
@@ -284,7 +284,8 @@ impl Replay {
         Err(Missing::Slots { after: last, count })
     }
 
-    /// Replaces the tick by one that continues from `checkpoint`, whatever input the previous one has missed.
+    /// Replaces the tick with one that continues from `checkpoint`, whatever input the previous one has
+    /// missed.
     fn resume(&mut self, slot: &Slot, checkpoint: &[u8]) -> Result<(), Missing> {
         let misfit = |_| Missing::Misfit { index: slot.index, what: "the system cannot start a replay" };
         let fresh = Replay::new(&self.board, self.quality).map_err(misfit)?;

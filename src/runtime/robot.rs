@@ -91,7 +91,7 @@ pub struct Options {
     pub recording: Option<RecordSender>,
     /// What the robot does first, on a board that has a navigator.
     pub task: Task,
-    /// What drives to a goal, instead of the board's navigator; in studies only.
+    /// Drives to a goal in place of the board's navigator; in studies only.
     pub driver: Option<Box<dyn Driver>>,
 }
 
@@ -182,7 +182,7 @@ pub struct Robot {
     pub workers: Vec<WorkerThread>,
     /// Records of the slots.
     pub records: rtrb::Consumer<Record>,
-    /// Records that did not fit the ring.
+    /// Records that did not fit into the ring.
     pub records_dropped: Arc<AtomicU64>,
     /// Counters of each bus thread, the motors' first.
     pub buses: Vec<Arc<BusCounters>>,
@@ -235,7 +235,8 @@ impl Robot {
         let link_words = options.tether.as_ref().map(|tether| tether.words.clone());
         let is_remote = link_words.is_some();
         room::demand(memory_needed(board, is_remote)).map_err(BuildError::Room)?;
-        // The engine first, because it is slow: fault times count from when the simulator is made.
+        // The engine is built first, because that is slow and fault times count from when the simulator is
+        // made.
         let resume = options.resume.as_ref();
         let has_device = options.device.is_some();
         let before = Before { device: options.device, cycle: options.around, tether: options.tether };
@@ -275,7 +276,7 @@ impl Robot {
         let zero = plant.as_ref().map_or(first, Plant::zero);
         let faults = FieldFaults::new(&options.faults, zero);
         let modelled = (!clock.is_real() && !is_remote).then_some(match board.bus {
-            BusPlan::Log => Span::ZERO, // a replay runs as fast as it can: the field takes no time in the log
+            BusPlan::Log => Span::ZERO, // a log is replayed as fast as possible: the field takes no time
             _ => board.budget.target,
         });
         if modelled.is_some() || !faults.is_empty() {

@@ -22,7 +22,7 @@ use std::time::Duration;
 /// Slots between the stop request and the end: enough to decide, write and confirm the stop after a poll that
 /// is already on the bus.
 const STOP_SLOTS: u64 = 10;
-/// From the start of the threads to the first slot: the threads first ask for priorities and lock memory.
+/// Time from the start of the threads to the first slot, in which they request priorities and lock memory.
 pub const START_UP: Span = Span::from_millis(50);
 /// How often the slow thread drains the trace; the ring buffer holds four seconds at 1 kHz.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);

@@ -33,7 +33,7 @@ const TRIES: usize = 3;
 const DISARM_TIMEOUT: Duration = Duration::from_millis(700);
 /// A live guard answers within a millisecond.
 const GUARD_TIMEOUT: Span = Span::from_millis(150);
-/// A bus that has not accepted a few frames by now is hung; a line is then pulled.
+/// A bus that has not accepted a few frames within this time counts as hung; a line is then pulled.
 const BUS_TIMEOUT: Duration = Duration::from_millis(300);
 /// Setting a line takes one system call.
 const LINE_TIMEOUT: Duration = Duration::from_millis(150);
@@ -140,7 +140,7 @@ fn stop_motors(board: &Board, hardware: &dyn Hardware) -> Result<(), StepError> 
     let bare = Board { enable: None, ..board.clone() };
     let mut actuators = actuators(&bare).map_err(StepError::Driver)?;
     let mut i2c = hardware.i2c(0).map_err(StepError::Open)?;
-    // Without the lines that may be pulled later, because opening a line drives it. The stop also works
+    // Leaves out the lines that may be pulled later, because opening a line drives it. The stop also works
     // without lines that another process holds.
     let lines: Vec<LineUse> =
         motor_lines(board).into_iter().filter(|used| !is_pulled(board, used.line)).collect();

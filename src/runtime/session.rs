@@ -37,14 +37,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The longest that building a robot takes: a GPU's driver may first have to compile the kernels, for which
-/// the program waits a minute.
+/// The longest time that building a robot takes: a GPU's driver may first have to compile the kernels, for
+/// which the program waits a minute.
 const BUILDING: Span = Span::from_millis(120_000);
 
 /// A sound robot is ready after its `settle_ms` and the first results of its field: within a second, or a few
 /// seconds if a GPU must be opened first. A part that is not ready by now is missing.
 pub const READY_WITHIN: Span = Span::from_millis(30_000);
-/// How often the status goes into the recording.
+/// How often the status is written to the recording.
 const STATUS_EVERY: Span = Span::from_millis(1_000);
 /// Time that a run needs to end cleanly if it never became ready.
 const ENDING: Span = Span::from_millis(10_000);

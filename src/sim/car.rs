@@ -18,7 +18,7 @@ pub const STEP_S: f64 = 0.001;
 /// Time constant of the speed, for a car of 0.8 kg at 0.5 m/s with two gear motors of 0.08 Nm stall torque
 /// and wheels of 32.5 mm radius: m * v / F = 0.8 * 0.5 / 4.9.
 const LAG_S: f64 = 0.08;
-/// The vendor's figure for its servo, degrees a second.
+/// The vendor's figure for its servo, degrees per second.
 const SERVO_DEG_PER_S: f64 = 428.0;
 /// End stop of the front axle's linkage, degrees; this also keeps the tangent finite.
 const LINKAGE_DEG: f64 = 40.0;
@@ -27,10 +27,10 @@ const STANDS_M_PER_S: f64 = 1e-9;
 /// A slower turn counts as driving straight.
 const STANDS_RAD_PER_S: f64 = 1e-9;
 /// A contact has ended when there is this much space around the body again. A car that is pushed against a
-/// wall and rebounds by less has hit the wall once.
+/// wall and rebounds by less than this counts as hitting the wall once.
 const APART_M: f64 = 0.01;
-/// An obstacle that touches the front is nearer to the sonar than this; a corner is half a width away from
-/// it.
+/// An obstacle that touches the front is nearer to the sonar than this; a corner of the car is half its width
+/// away from the sonar.
 const IN_SIGHT_M: f64 = 0.1;
 
 /// At this distance from an edge that the sensors were over, the edge counts as left behind: the sensors are
@@ -57,8 +57,8 @@ pub struct Contacts {
     pub discs: u64,
     /// A wheel left the floor.
     pub falls: u64,
-    /// Walls and discs that it hit forwards and within the sonar's view. It touched the others with a side or
-    /// backwards, where the car has no sensor.
+    /// Walls and discs that it hit while driving forwards and within the sonar's view. The other contacts
+    /// were with a side or backwards, where the car has no sensor.
     pub head_on: u64,
     /// Forward falls of a front wheel after a ground sensor was over the edge and the car had stopped there,
     /// but had not backed away: the edge was forgotten. The other falls happen where no sensor looked in
@@ -86,7 +86,7 @@ pub struct Car {
     speed: f64,
     /// Radians, positive to the right.
     steering: f64,
-    /// How fast its two wheels turn it to the left, radians a second; `None`: the front wheels steer.
+    /// How fast its two wheels turn it to the left, radians per second; `None`: the front wheels steer.
     spin: Option<f64>,
     /// Half the angle of its ranger's view ahead, degrees.
     half_sight_deg: i32,
@@ -240,7 +240,7 @@ impl Car {
         }
     }
 
-    /// How fast it turns to the left, radians a second.
+    /// How fast it turns to the left, radians per second.
     pub fn turn_rad_s(&self) -> f64 {
         self.spin.unwrap_or_else(|| -self.speed / self.outline.wheelbase * tan(self.steering))
     }
@@ -252,7 +252,7 @@ impl Car {
     pub fn outline(&self) -> &Outline {
         &self.outline
     }
-    /// Metres a second, negative backwards.
+    /// Metres per second, negative backwards.
     pub fn speed(&self) -> f64 {
         self.speed
     }

@@ -10,7 +10,7 @@ use crate::base::time::Instant;
 const RAY_STEP_DEG: f64 = 1.0;
 /// Standard deviation of a range, metres: that of a good time-of-flight chip.
 const NOISE_M: f64 = 0.005;
-/// A ranger that sees nothing reports this much more than its reach, which its noise cannot cancel.
+/// A ranger that sees nothing reports its reach plus this much, more than its noise can cancel.
 const BEYOND_M: f64 = 0.05;
 
 /// What a ranger reports in a gap: farther than any board allows.

@@ -32,11 +32,11 @@ const FILTERED: std::ops::RangeInclusive<u8> = 1..=6;
 const IDENTITY: u8 = 0x68;
 
 const G: f64 = 9.80665;
-/// Counts per g and per degree a second in the finest of the four scales; each coarser scale has half the
+/// Counts per g and per degree per second in the finest of the four scales; each coarser scale has half the
 /// counts of the previous one.
 const PER_G: f64 = 16_384.0;
 const PER_DEG_S: f64 = 131.0;
-/// Standard deviations of one sample: 400 ug and 0.005 degrees a second per root hertz over 94 Hz.
+/// Standard deviations of one sample: 400 ug and 0.005 degrees per second per root hertz over 94 Hz.
 const NOISE_G: f64 = 0.004;
 const NOISE_DEG_S: f64 = 0.05;
 /// The die is a few degrees warmer than the room.
@@ -48,9 +48,9 @@ const NOISE_C: f64 = 0.05;
 pub struct CarMotion {
     /// Lean to the right, degrees.
     pub lean_deg: f64,
-    /// Metres a second, forward positive.
+    /// Metres per second, forward positive.
     pub speed: f64,
-    /// Rate of turn to the left, radians a second.
+    /// Rate of turn to the left, radians per second.
     pub turn: f64,
 }
 

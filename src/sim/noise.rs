@@ -2,8 +2,8 @@
 
 use crate::base::seed::{Stream, normal};
 
-/// Readings that one sensor can have before its draws would overlap those of the next: 2^40, 34 years at 1
-/// kHz.
+/// Number of readings that one sensor can take before its draws would overlap those of the next sensor: 2^40,
+/// 34 years at 1 kHz.
 const ROOM_BITS: u32 = 40;
 
 /// The draws of one sensor.

@@ -24,7 +24,7 @@ pub struct Report {
     pub at: Instant,
     /// Where the rear axle is.
     pub pose: Pose,
-    /// Metres a second.
+    /// Metres per second.
     pub speed: f64,
     /// Angle of the front wheels, degrees, positive to the right.
     pub steering_deg: f64,
@@ -38,7 +38,7 @@ pub struct Report {
     pub battery_v: f64,
     /// Resets of the microcontroller, by its line or by itself.
     pub mcu_resets: u64,
-    /// Resets that it did by itself.
+    /// Resets that it performed by itself.
     pub brown_outs: u64,
     /// I2C transfers requested.
     pub transfers: u64,

@@ -48,7 +48,7 @@ const LEAN_NOISE_DEG: f64 = 0.3;
 /// A target that matches no device: an I2C address has 7 bits, and the GPIO number of a button is smaller.
 /// Faults without a target still apply to it.
 const NOWHERE: u8 = 0xFF;
-/// Edges that wait to be read: like the kernel, this keeps a limited number and drops the oldest first.
+/// Maximum number of edges that wait to be read; like the kernel, this drops the oldest first.
 const EDGES: usize = 32;
 
 /// Numbers that identify the sensors to the noise generator; they affect every digest, so they are never

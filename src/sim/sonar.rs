@@ -21,7 +21,7 @@ use crate::hardware::bus::Edge;
 pub const HALF_CONE_DEG: i32 = 15;
 /// Farthest thing that echoes, metres.
 const REACH_M: f64 = 4.0;
-/// Speed of sound in the room, metres a second.
+/// Speed of sound in the room, metres per second.
 const SOUND_M_PER_S: f64 = 343.3;
 /// Standard deviation of the distance: the data sheet states 3 mm, taken as three standard deviations.
 const NOISE_M: f64 = 0.001;

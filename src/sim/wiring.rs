@@ -183,7 +183,7 @@ impl Wiring {
         !self.wires.iter().any(off)
     }
 
-    /// Mean drive of the drive motors, -1..=1: a bicycle has one rear wheel.
+    /// Mean drive of the drive motors, -1..=1: the model is a bicycle, which has one rear wheel.
     pub fn drive(&self, pins: &dyn Outputs) -> f64 {
         let sum: f64 = self.drives.iter().map(|drive| self.turn(drive, pins)).sum();
         if self.drives.is_empty() { 0.0 } else { sum / self.drives.len() as f64 }

@@ -21,8 +21,8 @@ const LINE_HALF_WIDTH: f64 = 0.01;
 /// about the software.
 const START_FREE: f64 = 0.6;
 const DISC_FREE: f64 = 0.5;
-/// Draws for one disc at one spacing, and how often the spacing shrinks by a fifth before the disc is left
-/// out: a room that is too full gets fewer discs instead of an endless search.
+/// Number of draws for one disc at one spacing, and how often the spacing shrinks by a fifth before the disc
+/// is left out: a room that is too full gets fewer discs instead of an endless search.
 const DRAWS: u64 = 200;
 const SHRINKS: u32 = 8;
 

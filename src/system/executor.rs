@@ -1,5 +1,5 @@
-//! The workers beside the tick (bus, edges, field, log), and the two ways to run them: each on its own thread
-//! in real time, or all in one thread in virtual time, in a fixed order.
+//! The workers that run alongside the tick (bus, edges, field, log), and the two ways to run them: each on
+//! its own thread in real time, or all in one thread in virtual time, in a fixed order.
 //!
 //! A worker does not know which way is used. It does one piece of work in [`Worker::step`], which may block
 //! on its bus or compute, and hands over the result in [`Worker::publish`]. In virtual time the two are
@@ -17,7 +17,7 @@ pub use waker::Waker;
 
 use crate::base::time::{Clock, Instant};
 
-/// A worker beside the tick.
+/// A worker that runs alongside the tick.
 pub trait Worker: Send {
     /// Short name, for the thread and for reports.
     fn name(&self) -> &'static str;
@@ -25,12 +25,12 @@ pub trait Worker: Send {
     fn core(&self) -> Option<usize> {
         None
     }
-    /// Whether it drives motors: their state is checked when it ends. It must always return the same answer.
+    /// Whether it drives motors: their state is checked when it ends. Must always return the same value.
     fn has_motors(&self) -> bool {
         false
     }
     /// Does the next piece of work and returns when it wants to be called again ([`Instant::NEVER`]: only
-    /// when its waker is signaled). Blocks at most for the time limit of its own bus or computation.
+    /// when its waker is signaled). Blocks for at most the time limit of its own bus or computation.
     fn step(&mut self, clock: &dyn Clock) -> Instant;
     /// Hands over the results of the step. Never blocks. If it raises a halt, it reads the halt's time from
     /// `clock` after it has handed over the readings: a command of a tick that ran in between must not pass

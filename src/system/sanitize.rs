@@ -63,7 +63,7 @@ fn beginning(text: &str, most: usize) -> String {
     }
 }
 
-/// `text` as HTML and XML show it, with control characters made visible, which XML does not allow.
+/// `text` escaped for HTML and XML; control characters, which XML does not allow, are made visible.
 pub fn markup(text: &str) -> String {
     let mut all = String::with_capacity(text.len() + 16);
     for character in lines(text).chars() {

@@ -42,7 +42,7 @@ pub fn next_of(listener: &OwnedFd) -> Option<OwnedFd> {
 /// What was read from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received {
-    /// A message of this many bytes; what does not fit the buffer is cut off.
+    /// A message of this many bytes; whatever does not fit into the buffer is cut off.
     Message(usize),
     /// Nothing yet.
     Nothing,

@@ -1,8 +1,8 @@
 //! Measures what each part of a brain contributes. A field that was taught to correct the starting table
-//! drives through many rooms, then does so again with one part left out and taught anew. It is compared with
+//! drives through many rooms, then again with one part left out and the rest taught anew. It is compared with
 //! the table alone, with the table corrected by a linear map without memory, and with requests at random.
-//! Every arm drives through the same rooms with each of several field seeds; the reported intervals are over
-//! both. The effect of an arm is reported together with its cost: the time of its cycle and its memory.
+//! Every arm drives through the same rooms with each of several field seeds; the reported intervals account
+//! for both. The effect of an arm is reported together with its cost: the time of its cycle and its memory.
 //!
 //! `arm` defines what is left out, `judge` drives, `interval` computes how certain a mean is. The command
 //! line writes text and tables. The same study gives the same figures with any number of threads, except for
@@ -46,11 +46,11 @@ pub struct Study {
 /// Progress of a study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The field seed, from 0, and the number of seeds.
+    /// The index of the field seed (from 0), and the number of seeds.
     pub field: [usize; 2],
     /// The arm.
     pub arm: Arm,
-    /// Finished rounds of teaching; `None`: it drives.
+    /// Finished rounds of teaching; `None`: the arm is driving.
     pub round: Option<usize>,
 }
 

@@ -111,8 +111,8 @@ pub enum Conditions {
     /// effect.
     #[default]
     Good,
-    /// Ranges with a noise of 10 %; half a second without any in every three seconds; and the robot drives 5
-    /// % less than it believes.
+    /// Ranges with a noise of 10 %; half a second without any range in every three seconds; and the robot
+    /// drives 5 % less than it believes.
     Rough,
 }
 
@@ -154,8 +154,9 @@ impl std::fmt::Display for BarnError {
 
 impl std::error::Error for BarnError {}
 
-/// Drives every world with every pilot, on up to `threads` threads; `done` is called after each run with the
-/// number of runs so far. Returns the runs of each pilot in the order of the worlds; `None`: interrupted.
+/// Drives through every world with every pilot, on up to `threads` threads; `done` is called after each run
+/// with the number of runs so far. Returns the runs of each pilot in the order of the worlds; `None`:
+/// interrupted.
 pub fn race(
     board: &Board,
     pilots: &[Pilot],

@@ -2,9 +2,9 @@
 //! from the board's seed.
 //!
 //! `log` reads a log, `observe` runs it through the field, `moments` and `solve` do the least squares.
-//! `validate` judges them on held-out time, `laps` on separate laps and logs, and `score` counts decisions.
-//! `baselines` compares the field with `logistic` regression and gradient `boosting`. `parallel` divides all
-//! this among threads.
+//! `validate` judges a read-out on held-out time, `laps` on separate laps and logs, and `score` counts
+//! decisions. `baselines` compares the field with `logistic` regression and gradient `boosting`. `parallel`
+//! divides the work among threads.
 
 pub mod baselines;
 pub mod boosting;

@@ -72,7 +72,10 @@ fn check(object: &Value, robots: u64) {
     assert!(near(number(object, "ns_per_cell"), percentiles[0] * 1e3 / cells), "{object}");
 
     assert_eq!(object["transfers_per_cycle"], 0.0, "{object}");
-    assert!((1.0..2.0).contains(&number(object, "calls_per_cycle")), "one, except in late cycles: {object}");
+    assert!(
+        (1.0..2.0).contains(&number(object, "calls_per_cycle")),
+        "one call, except in late cycles: {object}"
+    );
     assert_eq!((&object["device_allocations"], &object["allocations_per_cycle"]), (&0.into(), &0.0.into()));
     assert!(
         number(object, "memory_mb") * 1e6 > robots as f64 * 64.0 * 512.0 * 2.0,

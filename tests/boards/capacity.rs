@@ -184,8 +184,8 @@ fn capacities() -> Vec<(&'static str, Counts, Counts, String)> {
             "i2c: found 9 buses; allowed: at most 8".to_string(),
         ),
         one(
-            // Each bus, the sonars, the lines and the map send their own readings; a simulated board has no
-            // files.
+            // Each bus, the sonars, the lines and the map are sources of readings; a simulated board has no
+            // files as a source.
             "sources of readings",
             Counts { buses: 8, chips: 8, sonars: 2, buttons: 2, recalls: 1, ..FEW },
             Counts { buses: 9, chips: 9, sonars: 2, buttons: 2, recalls: 1, ..FEW },

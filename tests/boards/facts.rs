@@ -1,4 +1,4 @@
-//! The meaning of every shipped board, in lines that a person can compare with the hardware's documents.
+//! The meaning of every shipped board, in lines that a person can compare with the hardware documentation.
 
 use super::{shipped, text_of};
 use ganglion::base::plan::{
@@ -80,7 +80,7 @@ fn sensor(board: &Board, kind: &SensorKind) -> String {
     }
 }
 
-/// A line as the board file writes it.
+/// A line as it is written in the board file.
 fn line_of(board: &Board, line: Line) -> String {
     line.name().map_or(line.0.to_string(), |at| board.line_names[at].clone())
 }
@@ -582,7 +582,7 @@ fn gpu_boards_state_targets_for_their_gpu() {
     assert_eq!((desktop.field.shape.grid, desktop.bus), (32, BusPlan::Sim));
 }
 
-/// Tethered cars differ only in where the field is computed. Silence: five periods at 50 Hz.
+/// Tethered cars differ only in where the field is computed. The permitted silence is five periods at 50 Hz.
 #[test]
 fn tethered_cars_stop_when_the_brain_computer_is_silent() {
     for (name, untethered) in [("picarx-v4-tethered", "picarx-v4"), ("picarx-v5-tethered", "picarx-v5")] {

@@ -9,7 +9,7 @@ const FULL: usize = 1_000_000;
 /// Long enough for a busy machine, and short enough that a person would still wait.
 const SOON: Duration = Duration::from_secs(30);
 
-/// As many numbered copies of `line` as fit.
+/// A board with as many numbered copies of `line` as fit into a file.
 fn many(line: impl Fn(usize) -> String) -> String {
     let mut text = String::from("inherits = \"sim\"\n");
     for nth in 0.. {

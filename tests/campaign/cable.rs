@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 /// Purpose of the random numbers of a cable.
 const CABLE: u64 = 0x6361;
-/// From request to answer over a healthy link, microseconds.
+/// Round-trip time over a healthy link, microseconds.
 const TRIP_US: [f64; 2] = [200.0, 3_000.0];
 
 /// Times at which the runtime could read an answer to one of its requests.

@@ -6,8 +6,8 @@ use super::script::{Line, Script};
 use ganglion::base::plan::{Board, ChipSensor, LineSensor, SensorKind};
 use ganglion::base::time::Span;
 
-/// The script of `seed` on `board` for `length`. `panics`: whether the field's engine may panic; not if
-/// another thread would then reopen it at a time that cannot be reproduced.
+/// The script of `seed` on `board` for `length`. `panics`: whether the field's engine may panic; it must not
+/// if another thread would then reopen it at a time that cannot be reproduced.
 pub fn script_of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> Script {
     let mut writer = Writer { draw: Draw::new(seed, 1000), lines: Vec::new(), length: length.as_secs_f64() };
     writer.absent(board);
@@ -238,8 +238,9 @@ impl Writer {
         }
     }
 
-    /// Suspends of the machine, in two seeds of three. Half of them happen during something else: a press, a
-    /// dead bus, a late thread. Afterwards, threads resume one after another, and an operator arms the robot.
+    /// Suspends of the machine, in two out of three seeds. Half of them happen during something else: a
+    /// press, a dead bus, a late thread. Afterwards, threads resume one after another, and an operator arms
+    /// the robot.
     fn sleeps(&mut self) {
         if self.draw.chance(0.33) {
             return;

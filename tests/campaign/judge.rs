@@ -58,7 +58,7 @@ pub struct Stretch<'a> {
     pub until: Instant,
     /// Per drive motor, -1..=1.
     pub currents: &'a [f32],
-    /// Since when some motor has continuously had current.
+    /// The time since which some motor has continuously had current.
     pub moving_since: Instant,
 }
 

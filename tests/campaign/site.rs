@@ -1,5 +1,5 @@
-//! A random board, as a person could have written it: a text, loaded through the board's own check. A board
-//! that the check refuses is drawn again. Does not decide what happens on it.
+//! A random board, such as a person could have written: text that is loaded through the board's own check. A
+//! board that the check refuses is drawn again. Does not decide what happens on it.
 
 use super::draw::Draw;
 use ganglion::base::plan::Board;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 /// Weights of a row of the read-out: one per feature, then the constant.
 const READOUT_COLUMNS: usize = ganglion::field::shape::READOUT_COLUMNS;
-/// Draws until a board passes the check. More than a few refused draws are a fault of this generator.
+/// Draws until a board passes the check. More than a few refused draws mean that this generator has a bug.
 const DRAWS: u64 = 50;
 
 /// Purpose of the random numbers that retreats are drawn with.
@@ -100,7 +100,7 @@ struct Poll {
     required: f64,
 }
 
-/// A text that is being written.
+/// A board's text while it is being written.
 struct Text {
     out: String,
     lines: Vec<u32>,

@@ -1,5 +1,6 @@
 //! Records what happens on the wires, in the board's terms: currents in the motors, readings of the sensors,
-//! whether the motors' controller answered. For a judge that must not rely on the runtime. Judges nothing.
+//! whether the motors' controller answered. It is meant for a judge that must not rely on the runtime. Judges
+//! nothing.
 //!
 //! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of
 //! another. The tape hands out only events up to a moment that all workers have reached: up to there the

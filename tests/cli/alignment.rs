@@ -49,7 +49,7 @@ fn binary_for_small_pages_is_refused() {
         }
         std::fs::remove_file(file).unwrap();
     }
-    // A real one: the program under test, for a processor with pages of 4 KiB.
+    // A real ELF file: the program under test, for a processor with pages of 4 KiB.
     let own = Path::new(env!("CARGO_BIN_EXE_ganglion"));
     let on_small = alignment("4096", own);
     assert_eq!(on_small.0, Some(0), "{}", on_small.1);

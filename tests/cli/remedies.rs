@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files that tell a person what to do.
+/// The files with instructions for users.
 fn texts() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
@@ -62,7 +62,7 @@ fn every_ganglion_command_in_messages_parses() {
             let Some(&verb) =
                 all.first().filter(|verb| verb.bytes().all(|b| b.is_ascii_lowercase() || b == b'-'))
             else {
-                continue; // VERB, an option of the program itself
+                continue; // the placeholder VERB, or an option of the program itself
             };
             if verb.starts_with('-') {
                 continue;

@@ -4,7 +4,8 @@
 use super::{err, out, output};
 use serde_json::Value;
 
-/// The text of `arguments` without its last line, and the object in the last line.
+/// The output of the program with `arguments`: the text without its last line, and the object in the last
+/// line.
 fn said(arguments: &[&str]) -> (String, Value) {
     let ended = output(arguments);
     let all = out(&ended);

@@ -119,7 +119,7 @@ fn the_newest_recordings_come_along_on_request() {
     {
         fs::write(folder.join(name), bytes).expect("a file");
     }
-    // No room for this one, nor for those before it.
+    // There is no room for this one or the older ones.
     let large = fs::File::create(folder.join("000008-car.mcap")).expect("a file");
     large.set_len(128 << 20).expect("a sparse file");
     fs::write(folder.join("000007-car.mcap"), "oldest").expect("a file");

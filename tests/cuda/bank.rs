@@ -165,7 +165,7 @@ fn the_query_is_the_unit_descriptor_of_the_f64_reference() {
 
 #[test]
 fn a_full_bank_evicts_the_same_rows_as_the_reference() {
-    // More rows than the threads of a block, so that two of the three blocks have some.
+    // More rows than a block has threads, so that two of the three blocks have some.
     let rows = 300;
     let params = Params { novelty_threshold: 0.01, ..Params::default() };
     let plan = FieldPlan { shape: Shape { bank: rows, patterns: 0, ..plan(8).shape }, params, ..plan(8) };

@@ -1,9 +1,9 @@
 //! The emulator as a child process: compiled with the system's C++ compiler if its sources have changed, and
 //! driven over its standard input and output (`kernels/emulator/main.cpp` describes the protocol).
 //!
-//! A [`Device`] is two of them that get the same orders; one runs lanes, warps and blocks backwards. Whatever
-//! is read must be the same in both, to the last bit: a kernel whose result depends on the order of its
-//! threads has a race.
+//! A [`Device`] is two emulators that get the same orders; one runs lanes, warps and blocks backwards.
+//! Whatever is read must be the same in both, to the last bit: a kernel whose result depends on the order of
+//! its threads has a race.
 
 use super::standin::digest;
 use crate::skips::skip;
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 /// Compilers to be tried after the one named by `CXX`.
 const COMPILERS: [&str; 3] = ["c++", "g++", "clang++"];
 
-/// The same options as for a GPU, with one exception: a product and a sum stay two roundings.
+/// The same options as for a GPU, with one exception: a product and a sum are rounded separately.
 const FLAGS: [&str; 6] =
     ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-ffp-contract=off"];
 

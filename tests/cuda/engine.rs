@@ -45,7 +45,7 @@ pub fn device() -> Option<Device> {
 }
 
 impl Device {
-    /// Makes the stand-in work in another order; a GPU has its own.
+    /// Makes the stand-in execute its work in another order; a GPU chooses its own.
     fn order(&self, orders: &str) {
         if let Device::StandIn(alone) = self {
             alone.order(orders);

@@ -1,5 +1,5 @@
-//! The whole layer over the driver (`src/system/gpu`) on the stand-in: finding, opening, using and releasing
-//! a GPU.
+//! The whole layer on top of the driver (`src/system/gpu`) on the stand-in: finding, opening, using and
+//! releasing a GPU.
 
 mod absence;
 mod faults;
@@ -21,7 +21,7 @@ use crate::allocation::allocations_in;
 /// The image in the repository.
 const PTX: &str = include_str!("../../kernels/ganglion.ptx");
 
-/// CUDA's error codes that these tests distinguish.
+/// The CUDA error codes that these tests distinguish.
 const INVALID_VALUE: i32 = 1;
 const INVALID_HANDLE: i32 = 400;
 const NOT_FOUND: i32 = 500;

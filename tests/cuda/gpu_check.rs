@@ -65,7 +65,7 @@ impl Kit {
     /// The script with these arguments; the tools of `bin` come first in its path.
     fn command(&self, arguments: &[&str]) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
-        // A background job of a script ignores SIGINT, and so would what it starts.
+        // A background job of a script ignores SIGINT, and so would the processes it starts.
         let mut command = Command::new("env");
         command.args(["--default-signal=INT", "python3"]).arg(self.path("scripts/gpu-check")).args(arguments);
         command.env("PATH", format!("{}:{path}", self.path("bin").display()));

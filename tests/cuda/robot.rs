@@ -1,5 +1,5 @@
 //! The built program drives the simulated robot with the field on the stand-in for a GPU, and continues after
-//! every kind of loss that can be injected. In real time; it does not show how fast a GPU would be.
+//! every kind of loss that can be injected. It runs in real time; this does not show how fast a GPU would be.
 
 use super::standin::{Alone, alone};
 use crate::cli::{err, out, output, watching_with};
@@ -71,7 +71,7 @@ fn takes_it_back(alone: &Alone, fault: &str) {
     assert!(field["losses"].as_u64() >= Some(1) && field["takeovers"] == field["losses"], "{fault}: {field}");
     assert!(field["retries"].as_u64() >= Some(1), "{fault}: {field}");
     assert_eq!(report["field_state"], "running", "{fault}: the device came back");
-    // The CPU computes the very request during which the device was lost, if it is not too old by then.
+    // The CPU computes the request during which the device was lost, unless it is too old by then.
     assert!(field["unanswered"].as_u64() <= Some(2), "{fault}: {field}");
 }
 

@@ -64,7 +64,7 @@ fn always_reversing_field_falls_only_where_the_board_allows_it() {
 
 #[test]
 fn a_car_at_an_edge_without_a_way_back_is_disarmed() {
-    // An edge all around the start, and no person has checked the space behind it.
+    // There is an edge all around the start, and no person has checked the space behind the car.
     let mut board = table();
     let sim = board.sim.as_mut().expect("it is simulated");
     sim.cliffs = vec![[0.0, 0.0, 0.7, 2.0], [1.3, 0.0, 2.0, 2.0], [0.7, 0.0, 1.3, 0.7], [0.7, 1.3, 1.3, 2.0]];

@@ -65,7 +65,7 @@ fn holding_a_lost_sonar_for_the_field_delays_no_stop() {
     assert!((30..=40).contains(&counted), "{counted} held");
 }
 
-/// Drop-outs of the sonar of half a second, one every two seconds.
+/// Half-second drop-outs of the sonar, one every two seconds.
 fn dropouts(seed: u64, length_s: u64) -> Vec<Fault> {
     let start = |nth: u64| 2.0 * nth as f64 + 1.5 * uniform(seed, Stream::Stimulus, nth);
     let fault = |nth| Fault::parse(&format!("sonar-silent@{:.3}+0.5", start(nth))).unwrap();
@@ -122,7 +122,7 @@ fn holding_lost_values_beats_feeding_the_worst_at_once() {
     let both = parallel::map(2, &seeds, |seed| [false, true].map(|worst| drive(&board, *seed, 60, worst)));
     let sum = |which: usize, of: fn(&Drive) -> u64| both.iter().map(|room| of(&room[which])).sum::<u64>();
     let [held, worst] = [0, 1].map(|which| sum(which, |drive| drive.backed));
-    // In twelve rooms 68 times, compared with 162, when this was written.
+    // When this was written: 68 times in twelve rooms, compared with 162.
     assert!(5 * held < 4 * worst, "backed off {held} times, {worst} with the worst case");
     assert_eq!(sum(0, |drive| drive.report.contacts.falls), 0);
 }

@@ -1,6 +1,6 @@
 //! An edge that stopped the car is not forgotten: only backing away from it lets the car drive on, whatever
-//! the field requests. In a room full of stairwells, whose corners pass under one sensor for a moment, over
-//! many seeds; and what happens to the same cars if the rules request no retreat.
+//! the field requests. The tests use a room full of stairwells, whose corners pass under one sensor for a
+//! moment, and many seeds; they also show what happens to the same cars if the rules request no retreat.
 
 use super::{run_board, sim_board};
 use crate::long::or_in_full;
@@ -25,7 +25,7 @@ fn stairwells() -> Board {
     board
 }
 
-/// The same board without the retreat: an edge is over when its sensor has passed it.
+/// The same board without the retreat: an edge counts as over once the sensor has passed it.
 fn forgetful() -> Board {
     let mut board = stairwells();
     board.reflexes.iter_mut().for_each(|rule| rule.retreat = Span::ZERO);
@@ -80,7 +80,7 @@ fn cars_fall_at_edges_only_without_the_retreat_rule() {
     assert!(blind == 3 && taught > 0, "this room tests nothing: {blind} and {taught} of 3");
 }
 
-/// Over an edge, and over a black floor, the real converter shows 0 without any noise. That is an edge and
+/// Over an edge, and over a black floor, the real converter reads 0 without any noise. That is an edge and
 /// not a dead sensor: the car backs off and drives on.
 #[test]
 fn a_noise_free_zero_counts_as_an_edge_not_a_dead_sensor() {

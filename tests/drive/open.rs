@@ -65,7 +65,7 @@ fn stuck_line_or_dead_module_stops_the_robot() {
             stage.until(7.9);
             let drove = stage.travelled() > 0.1;
             assert_eq!(drove, module != SonarModule::Endless, "{module:?}, {fault}: before the fault");
-            // The last ping before the fault, its own age limit, and two slots.
+            // The limit allows for the last ping before the fault, its own age limit, and two slots.
             let limit = 8.0 + (timeout + Span::from_millis(80)).as_secs_f64();
             let after = stage.until(limit);
             assert!(after.active & Cause::SensorLost.bit() != 0, "{module:?}, {fault}: {:#x}", after.active);

@@ -26,8 +26,8 @@ fn drive(board: &Board, seed: u64, seconds: u64, faults: &[&str]) -> Run {
     run_with(board, Options { seed, faults, ..Options::default() }, seconds)
 }
 
-/// In daily use with the smallest field: these tests are about hardware and rules, and a larger field takes
-/// most of their time.
+/// In daily use the field is the smallest one: these tests are about hardware and rules, and a larger field
+/// takes most of their time.
 fn of_daily_size(mut board: Board) -> Board {
     board.field.shape.grid = or_in_full(8, board.field.shape.grid);
     board
@@ -46,7 +46,7 @@ fn every_shipped_board_with_motors_drives_in_the_simulator() {
         assert!(made.without.is_empty(), "{}: {:?}", board.name, made.without);
         assert_eq!((made.board.bus.clone(), made.board.guard), (BusPlan::Sim, None), "{}", board.name);
         let simulated = of_daily_size(made.board);
-        // Of six rooms, jetson-agx-orin hits a disc head-on in the fifth: docs/limitations.md.
+        // In the fifth of six rooms, jetson-agx-orin hits a disc head-on: docs/limitations.md.
         for seed in 1..=or_in_full(1, 2) {
             let run = drive(&simulated, seed, 30, &[]);
             let (name, report) = (&board.name, &run.report);

@@ -17,7 +17,7 @@ fn the_loop_status_matches_the_record_of_its_slot() {
         match slot {
             100 | 200 => stage.requests.ask_to_arm(Instant::NEVER),
             150 => stage.requests.disarm.store(true, Ordering::Release),
-            // Latched: has no effect before a disarm.
+            // The robot is latched: this has no effect before a disarm.
             400 => stage.requests.ask_to_arm(Instant::NEVER),
             _ => {}
         }

@@ -107,7 +107,7 @@ const REFUSALS: &[(&str, &str, i32, &[&str])] = &[
 
 #[test]
 fn each_refusal_has_its_exit_code_and_changes_nothing() {
-    // The good robot beside it is not touched either.
+    // The good robot that is listed before it is not touched either.
     for (file, text, code, says) in REFUSALS {
         let scene = Scene::new("refusal", &[ROBOT, "good"]);
         scene.write(ROBOT, file, text);
@@ -320,7 +320,7 @@ fn an_unreachable_robot_is_given_up_after_ten_tries() {
 #[test]
 fn a_connection_lost_before_the_trial_is_not_a_commit() {
     let scene = Scene::new("before", &[ROBOT]);
-    // An older update to the same version that was rolled back: it is not the answer to this one.
+    // An older update to the same version that was rolled back: its result must not be taken for this one's.
     let older = r#"{"schema":1,"installed":"0.1.0","unfinished":null,"history":["set up"],
         "last":{"phase":"rolled-back","from":"0.1.0","to":"0.2.0","why":"then"}}"#;
     scene.write(ROBOT, "update.json", &older.replace('\n', ""));

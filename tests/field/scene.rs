@@ -138,7 +138,7 @@ impl Scene {
     pub fn order(&self) -> Vec<String> {
         self.lines(self.0.join("order"))
     }
-    /// What changed the robot, in order.
+    /// The calls that changed the robot, in order.
     pub fn did(&self, robot: &str) -> Vec<String> {
         self.lines(self.robot(robot).join("did"))
     }

@@ -64,8 +64,8 @@ pub struct Bounds {
     pub cell: f64,
     /// Root mean square error of a mean of cells: in halves, cells of a flat field have the same error.
     mean: f64,
-    /// Of cosines with the context of this cycle, and with a descriptor of this cycle or of the two before: a
-    /// sweep of the bank may be that old.
+    /// Errors of cosines with the context of this cycle, and with a descriptor of this cycle or of the two
+    /// before: a sweep of the bank may be that old.
     context: f64,
     descriptors: [f64; 3],
 }

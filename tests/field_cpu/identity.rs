@@ -5,7 +5,7 @@ use super::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// All that an engine shows after a cycle.
+/// Everything that an engine exposes after a cycle.
 pub type Shown = (Vec<u32>, Vec<(usize, f64)>, Vec<f64>, usize);
 
 pub fn shown(engine: &mut dyn Inspect, input: &FieldInput) -> Shown {

@@ -38,8 +38,8 @@ fn half_storage_takes_less_memory_and_fewer_bytes_per_cycle() {
     for grid in [8, 32] {
         let (full, packed) = in_halves(grid);
         let cells = plan(grid).shape.cells();
-        // Two bytes per cell of 48 channels on both grids, less eight channels for new cells of the other
-        // storage and one between two sub-steps.
+        // Saved: two bytes per cell of 48 channels on both grids, minus the extra buffers: eight channels for
+        // new cells of the other storage, and one channel between two sub-steps.
         let on_both_grids = |channels: usize| channels * (cells + cells / 8) * size_of::<u16>();
         let extra = on_both_grids(GROUP) + cells * size_of::<u16>();
         assert_eq!(full.memory_bytes() - packed.memory_bytes(), on_both_grids(SLOW_FIRST) - extra);

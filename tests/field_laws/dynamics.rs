@@ -153,8 +153,8 @@ pub fn a_cosine_mode_fades_by_its_own_factor<E: Judged>() {
         let mu: f64 = m.iter().map(|m| 2.0 - 2.0 * (std::f64::consts::PI * *m as f64 / 8.0).cos()).sum();
         let factor = 0.855 * (1.0 - 0.1 * mu);
         for (cell, u) in engine.channel(c).iter().enumerate() {
-            // The cubic term of the tanh is a third of a millionth; a tanh may have the rounding error of 1,
-            // however small it is itself.
+            // The cubic term of the tanh is a third of a millionth; a tanh may have the rounding error of a
+            // number near 1, however small the tanh itself is.
             assert!((u - factor * wave(*m, cell)).abs() < 1e-6 * size + 2.0 * E::ROUNDING, "mode {m:?}");
         }
     }
@@ -254,7 +254,7 @@ pub fn with_bias_each_channel_fades_by_its_own_slope<E: Judged>() {
     assert!(compared >= 30 && slowest < 0.855, "{compared} channels, slowest {slowest}");
 }
 
-/// However hard it was driven: after silence the field returns to its initial state.
+/// However hard the field was driven, after silence it returns to its initial state.
 pub fn the_field_returns_to_rest_after_an_input<E: Judged>() {
     let mut engine = E::new(&plan(4));
     let start: Vec<Vec<f64>> = ALL.map(|c| engine.channel(c)).collect();

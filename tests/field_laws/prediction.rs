@@ -7,7 +7,8 @@ const SENSORS: usize = 3;
 /// 40 s at 20 Hz.
 const CYCLES: u64 = 800;
 
-/// Skill at the end of a run over a signal by (cycle, sensor), and the lowest skill after ten seconds.
+/// Skill at the end of a run on a signal that depends on (cycle, sensor), and the lowest skill after ten
+/// seconds.
 fn skill_on<E: Judged>(seed: u64, mut signal: impl FnMut(u64, usize) -> f64) -> (f64, f64) {
     let mut plan = plan(SENSORS);
     plan.learn = true;
@@ -42,7 +43,7 @@ impl Resonance {
     }
 }
 
-/// At least 0.8 where 0.2 is required: sine, chirp, AR(2), each seed.
+/// Skill is at least 0.8 where 0.2 is required, for sine, chirp and AR(2) and each seed.
 pub fn regular_sensors_are_predicted<E: Judged>() {
     for &seed in E::seeds() {
         let phase = |i: usize| TAU * draw(seed, 0, i);

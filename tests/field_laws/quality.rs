@@ -8,8 +8,8 @@ fn quality(number: usize) -> QualityLevel {
     QualityLevel::new(number as u8).expect("six levels")
 }
 
-/// Down and up through the levels, step by step and from end to end, over moving sensors and with a library
-/// that has something to blend. In the cycle that changes the grid the scores stay the same; any other change
+/// Down and up through the levels, step by step and from end to end, with moving sensors and a library that
+/// has something to blend. In the cycle that changes the grid the scores stay the same; any other change
 /// moves the motors by at most half as much again as the sensors move them anyway (a held group catches up
 /// with two cycles), and later cycles by at most three times that.
 pub fn no_change_of_level_makes_the_motors_jump<E: Judged>() {
@@ -67,7 +67,7 @@ pub fn no_change_of_level_makes_the_motors_jump<E: Judged>() {
     assert!(worst <= 3.0 * usual, "a step of {worst} while {usual} is usual");
 }
 
-/// Level 4 steps slow channels half as often, by twice the time: their memory is the same.
+/// Level 4 steps slow channels half as often, with twice the time step: their memory is the same.
 pub fn half_lives_do_not_depend_on_the_level<E: Judged>() {
     for (ms, c, cycles) in [(50, 60, 100), (10, 60, 200), (50, 35, 4), (10, 35, 20), (50, 5, 8), (10, 5, 20)]
     {

@@ -30,7 +30,8 @@ pub fn features_match_their_definitions<E: Judged>() {
             assert!(close(said, sum / 8.0), "descriptor, group {group}, block {block}");
         }
     }
-    // A Sobel derivative is a smoothed central difference: weights 1 2 1 over 4 and once more over 4.
+    // A Sobel derivative is a smoothed central difference: weights (1, 2, 1) / 4 along each of the other two
+    // axes.
     let slope = |group: usize, axis: usize, at: [usize; 3]| {
         let (mut sum, near) = (0.0, |i: usize, step: usize| (i + step).saturating_sub(1).min(7));
         for a in 0..3 {
@@ -68,7 +69,7 @@ pub fn features_match_their_definitions<E: Judged>() {
     assert!(largest > 0.05, "the field was not flat");
 }
 
-/// Share of the later rows that a ridge read-out of the earlier ones classifies correctly.
+/// Share of the later rows that a ridge read-out fitted to the earlier ones classifies correctly.
 fn decoded(rows: &[Vec<f64>], classes: &[usize], count: usize) -> f64 {
     let half = rows.len() / 2;
     let width = rows[0].len();
@@ -86,8 +87,8 @@ fn decoded(rows: &[Vec<f64>], classes: &[usize], count: usize) -> f64 {
     (0..rows.len() - half).filter(right).count() as f64 / (rows.len() - half) as f64
 }
 
-/// Which of four noisy stimuli is present can be read from features and motors by a linear map of earlier
-/// rows; with shuffled labels the same procedure finds nothing.
+/// Which of four noisy stimuli is present can be read from features and motors by a linear map fitted to
+/// earlier rows; with shuffled labels the same procedure finds nothing.
 pub fn stimuli_are_decodable_from_features_and_motors<E: Judged>() {
     let (sensors, count, held) = (6, 4, 4);
     let mut engine = E::new(&plan(sensors));
@@ -125,7 +126,8 @@ pub fn stimuli_are_decodable_from_features_and_motors<E: Judged>() {
     }
 }
 
-/// With noise, learning, bank and levels; in a second engine, and in the same one after `reset`.
+/// Noise, learning, bank and levels are all in use; the bits are compared with those of a second engine, and
+/// of the same one after `reset`.
 pub fn same_seed_and_input_give_the_same_bits<E: Judged>() {
     let mut plan = plan(4);
     plan.learn = true;

@@ -79,7 +79,7 @@ fn external_requests_are_done_or_refused_with_reasons() {
     assert_eq!(account["buses"][0]["set_ups"], 1, "{account}");
     assert_eq!(place.ask(&["disarm"]).status.code(), Some(0));
     assert_eq!(place.of_runtime()["mode"], "disarmed");
-    // By hand, and with the runtime alive: it is disarmed, not only stopped for a moment.
+    // Stopped by hand, with the runtime alive: the robot is disarmed, not only stopped for a moment.
     place.arm();
     let [board, control, guard] = ["board.toml", "control", "guard"].map(|name| place.path(name));
     let stopped = output(&["safe-stop", "--board", &board, "--control", &control, "--guard", &guard]);

@@ -123,5 +123,5 @@ fn the_holder_of_the_motor_hardware_is_named_and_exclusive() {
     assert!(err(&second).contains(&holder) && err(&second).contains("already"), "{}", err(&second));
     drop(hardware);
     let alone = output(&["run", "--board", &board, "--any-machine", "--for", "60s"]);
-    assert!(!err(&alone).contains("already"), "the file is no adapter, but it is free: {}", err(&alone));
+    assert!(!err(&alone).contains("already"), "the file is not an adapter, but it is free: {}", err(&alone));
 }

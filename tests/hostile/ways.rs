@@ -1,8 +1,8 @@
-//! The ways in for bytes from others: files, and lines and frames from other processes. Each reads its bytes
-//! through the same function as the program does and checks what is promised about it; a broken promise is a
-//! panic.
+//! The ways in for bytes from others: files, and lines and frames from other processes. Each way in reads its
+//! bytes through the same function as the program does and checks what is promised about it; a broken promise
+//! is a panic.
 //!
-//! Used by the tests beside it and by the fuzzer (`fuzz/`), so it depends on neither. The fuzzer limits what
+//! Used by the tests next to it and by the fuzzer (`fuzz/`), so it depends on neither. The fuzzer limits what
 //! an input may cost.
 
 #[path = "ways/em_brain.rs"] // the fuzzer includes this file from another folder

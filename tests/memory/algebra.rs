@@ -5,8 +5,8 @@ use super::{dim, largest_gap, rows};
 use ganglion::memory::{Fault, Length, Workspace, vector};
 use proptest::prelude::*;
 
-/// Largest rounding error of a number of a product of two vectors of length about 1: a few roundings of 6e-8
-/// per stage, 2 log2(d) stages, on numbers of 1/sqrt(d).
+/// Largest rounding error of one number in a product of two vectors of length about 1: a few roundings of
+/// 6e-8 per stage, 2 log2(d) stages, on numbers of 1/sqrt(d).
 const ROUNDING: f32 = 1e-6;
 
 fn bind(d: usize, a: &[f32], b: &[f32]) -> Vec<f32> {

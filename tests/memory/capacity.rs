@@ -65,7 +65,7 @@ fn pairs(store: &Store, roles: &[f32], k: usize, runs: u64) -> f64 {
 #[test]
 fn capacity_matches_the_published_figures() {
     // Numbers in a vector, superposed vectors, published means: of the vectors, of the pairs. Both sides are
-    // means of ten draws; mid-curve that causes an error of 0.02 on either.
+    // means of ten draws; in the middle of the curve this causes an error of 0.02 on either side.
     const PUBLISHED: [(usize, usize, f64, f64); 11] = [
         (256, 7, 1.000, 1.000),
         (256, 15, 0.887, 0.747),

@@ -1,5 +1,5 @@
-//! CPU or GPU: measured once and kept for the same machine. On the stand-in for the driver, whose times mean
-//! nothing: only their use is tested here.
+//! CPU or GPU: measured once and kept for the same machine. The tests run on the stand-in for the driver,
+//! whose times mean nothing: only the use of the times is tested here.
 
 use super::dim;
 use crate::cuda::standin::alone;

@@ -1,6 +1,6 @@
-//! The dispatcher sends each batch to the CPU or the GPU according to its choice. On the stand-in for the
-//! driver, which counts the kernels that it starts: none below the crossover, some from it on, and the same
-//! bits on both sides.
+//! The dispatcher sends each batch to the CPU or the GPU according to its choice. The tests run on the
+//! stand-in for the driver, which counts the kernels that it starts: none below the crossover, some from it
+//! on, and the same bits on both sides.
 
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;

@@ -1,5 +1,5 @@
 //! The memory on a GPU: the same bits as on the CPU, whatever the batch and the order of the GPU's threads.
-//! On the stand-in for the driver; skipped without a C++ compiler.
+//! The tests run on the stand-in for the driver, and are skipped without a C++ compiler.
 
 use super::{bits, dim, rows, store_of, unitary_rows};
 use crate::allocation::allocations_in;
@@ -206,7 +206,7 @@ fn rows_get_at_most_80_percent_of_free_gpu_memory() {
     alone.order("memory=64M");
     let d = 1024;
     let open = |rows| GpuWorkspace::open(dim(d), Room { rows, queries: 0, store: 0 });
-    // Three areas of rows of 4 KiB.
+    // There are three areas, with rows of 4 KiB.
     let taken = open(3_000).expect("37 of 64 MiB");
     let limit = 64 << 20;
     assert_eq!(taken.found().memory_bytes, limit);

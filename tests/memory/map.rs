@@ -92,7 +92,7 @@ fn apart(a: [f64; 2], b: [f64; 2]) -> f64 {
     (a[0] - b[0]).hypot(a[1] - b[1])
 }
 
-/// A place of the room as the map sees it: from the start, along its heading.
+/// A place of the room as the map sees it: relative to the start and its heading.
 fn from_start(start: &Pose, at: [f64; 2]) -> [f64; 2] {
     let (dx, dy) = (at[0] - start.x, at[1] - start.y);
     let (sin, cos) = start.heading.sin_cos();

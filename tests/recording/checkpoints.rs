@@ -62,7 +62,7 @@ fn a_changed_checkpoint_is_found_and_its_value_named() {
     let places = checkpoints(&steps);
     let (before, place) = (places[1], places[2]);
     let bytes = steps[place].checkpoint.clone().unwrap();
-    // One byte in nineteen: some of every part, in bounded time.
+    // Every nineteenth byte: this covers some of every part, in bounded time.
     let (mut tried, mut later) = (0, 0);
     for byte in (0..bytes.len()).step_by(19) {
         let mut other = bytes.clone();

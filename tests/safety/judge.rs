@@ -26,7 +26,7 @@ pub struct Trust {
     /// Slots lost in a row up to now, and slots that the last one lost and the next will notice.
     lost: u64,
     overrun: u64,
-    /// Since when it has not been allowed to move, without interruption.
+    /// The time since which the robot has not been allowed to move, without interruption.
     held_since: Option<Instant>,
 }
 
@@ -50,7 +50,8 @@ impl Trust {
         }
     }
 
-    /// Follows a slot; uses from `record` only its time, and since when the robot says that it has obeyed.
+    /// Follows a slot; from `record` it uses only the time, and the time since which the robot says that it
+    /// has obeyed.
     pub fn follow(&mut self, slot: &Slot, record: &Record) {
         let now = record.slot;
         self.now = now;

@@ -61,7 +61,7 @@ fn a_frame_that_a_stuck_bus_breaks_off_may_have_arrived() {
         rig.set_up().unwrap();
         assert!(rig.plant.motors_still());
     }
-    // All three bytes in one of four draws: 10 of 40 expected, and never 0 or 40.
+    // All three bytes arrive in one draw out of four: 10 of 40 are expected, and never 0 or 40.
     assert!((3..=20).contains(&stopped), "{stopped} of 40 frames arrived whole");
 }
 

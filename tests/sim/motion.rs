@@ -39,7 +39,7 @@ fn a_command_sets_speed_and_steering() {
     rig.command(0.4, 1.0).unwrap();
     rig.sleep(ms(1000));
     let report = rig.report();
-    // Full speed is 0.5 m/s; rounding to counts and the true servo frame cause the rest.
+    // Full speed is 0.5 m/s; rounding to counts and the true servo frame cause the remaining difference.
     assert!((report.speed - 0.2).abs() < 0.001, "{}", report.speed);
     assert!((report.steering_deg - 30.0).abs() < 0.3, "{}", report.steering_deg);
     rig.command(0.4, 0.0).unwrap();

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A made-up machine: dpkg, systemctl, systemd-run, ssh-keygen, and the robot's own program, selected by the
+# A simulated machine: dpkg, systemctl, systemd-run, ssh-keygen, and the robot's own program, selected by the
 # name under which it is called. A package is a file of NAME=VALUE lines. $FAKE is the machine, $FAKE/system
 # its files. $FAKE/calls has every call, one per line; the call whose number is in $FAKE/cut kills the program
 # that made it, before or after it acts ($FAKE/cut-after).

@@ -184,7 +184,7 @@ impl Road {
         for (_, way, datagram) in due {
             let robot = *shared.robot.lock().expect("no panic while it was held");
             let _ = match (way, robot) {
-                (Direction::Up, _) => self.back.send_to(&datagram, self.brain), // a full queue loses it, as networks do
+                (Direction::Up, _) => self.back.send_to(&datagram, self.brain), // a full queue drops it, as networks do
                 (Direction::Down, Some(robot)) => self.front.send_to(&datagram, robot),
                 (Direction::Down, None) => Ok(0),
             };

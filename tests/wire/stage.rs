@@ -28,7 +28,7 @@ use std::time::Duration;
 
 /// Digest of the board that all of them use.
 pub const DIGEST: [u8; 32] = [9; 32];
-/// Every expected event comes within this time, on the slowest machine.
+/// Every expected event comes within this time, even on the slowest machine.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The robot's key.
@@ -110,7 +110,7 @@ fn answer_all(socket: &UdpSocket, is_over: &AtomicBool) {
             _ => None,
         };
         if let Some(answer) = answer {
-            let _ = socket.send_to(&answer, from); // a full queue loses it, as networks do
+            let _ = socket.send_to(&answer, from); // a full queue drops it, as networks do
         }
     }
 }

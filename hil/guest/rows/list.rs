@@ -61,7 +61,7 @@ pub const ROWS: &[Row] = &[
         "a relative sleep, a skipped slot without a count, a buffer that grows",
     ),
     // ---- the kernel's baselines, then closed loops
-    row("floor-timer", "a timer wakes its sleeper", Course::Floor(Floor::Timer), "no FIFO"),
+    row("floor-timer", "a timer wakes the thread that sleeps on it", Course::Floor(Floor::Timer), "no FIFO"),
     row("floor-echo", "an edge is answered by an edge", Course::Floor(Floor::Echo), "no FIFO"),
     row(
         "button-idle",
@@ -71,7 +71,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "button-loaded",
-        "the same with a loaded machine",
+        "the same on a loaded machine",
         closed(From::Button, true, true, IMU_US),
         "a lock or an allocation on the way",
     ),
@@ -83,7 +83,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "imu-loaded",
-        "the same with a loaded machine",
+        "the same on a loaded machine",
         closed(From::Imu, true, true, IMU_US),
         "a lock or an allocation on the way",
     ),
@@ -333,13 +333,13 @@ pub const ROWS: &[Row] = &[
         "button-bounces",
         "ten presses within a millisecond count as one press",
         Course::Trouble(Trouble::Chatter, 500, End::Stands(Limit::Ms(2), &["e-stop"])),
-        "a release among them is obeyed",
+        "a release between the presses is obeyed",
     ),
     row(
         "lean",
         "a car that leans over stays stopped until it is upright",
         back(Trouble::Lean(45), 1000, Limit::Stale("roll"), &["tilt"]),
-        "the lean has no reflex",
+        "no reflex reacts to the lean",
     ),
     // ---- processes
     row(

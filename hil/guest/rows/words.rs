@@ -33,9 +33,9 @@ impl Course {
                     false => format!("200 times, {with}, no FIFO: a p99 above {least} us is caught"),
                 }
             }
-            Course::Floor(_) => "printed beside the loops, no gate except +10 % of the baseline".into(),
+            Course::Floor(_) => "printed with the loops; the only gate is +10 % of the baseline".into(),
             Course::Verb(samples) => {
-                format!("lines 20 to 21, the left motor to 22, {samples} times: its own verdict, 10 ms")
+                format!("line 20 wired to 21, the left motor to 22, {samples} times: its own verdict, 10 ms")
             }
             Course::Service(service) => service.text().into(),
             Course::Soak(seconds) => {

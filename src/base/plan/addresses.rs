@@ -7,7 +7,7 @@ use super::{Board, PwmPlan};
 pub struct Expected {
     /// 7 bits.
     pub address: u8,
-    /// What it is, or which sensors it provides.
+    /// The kind of device, or the sensors that it provides.
     pub what: String,
     /// The board cannot drive without it.
     pub required: bool,
@@ -81,7 +81,7 @@ mod tests {
     fn reserved_addresses_are_on_their_own_bus() {
         let board = built_in("jetson-orin-nano").unwrap().unwrap().board;
         assert_eq!(holder(&board, 1, 0x40), Some("ina3221"));
-        assert_eq!(holder(&board, 0, 0x40), None, "there it is the motors' PCA9685");
+        assert_eq!(holder(&board, 0, 0x40), None, "on the first bus this address is the motors' PCA9685");
         assert_eq!(expected(&board, 1), []);
     }
 }

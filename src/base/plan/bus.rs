@@ -2,11 +2,11 @@
 
 use crate::base::time::Span;
 
-/// A line by the number that the board file gives (chip offset, BCM number on a Pi).
+/// A line, identified by the number in the board file (chip offset, or BCM number on a Pi).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Line(pub u32);
 
-/// Line numbers from here on stand for names, counted from here.
+/// Line numbers from here on stand for names: this number is the first name, and so on.
 const NAMED: u32 = 1 << 16;
 
 impl Line {
@@ -52,13 +52,13 @@ pub enum BusPlan {
 pub struct I2cPlan {
     /// Name, unique on the board; the motors are on the first bus.
     pub name: String,
-    /// Where it is; not used by the simulator.
+    /// Where the bus is; not used by the simulator.
     pub node: I2cNode,
     /// The kernel driver of its adapter, if that driver uses its own timeout.
     pub driver: Option<OwnTime>,
     /// Speed and timeout.
     pub timing: I2cTiming,
-    /// Recovery steps when it does not answer.
+    /// Recovery steps when the bus does not answer.
     pub recovery: RecoveryPlan,
 }
 
@@ -67,7 +67,8 @@ pub struct I2cPlan {
 pub enum I2cNode {
     /// For example `/dev/i2c-1`.
     Path(String),
-    /// A part of the name of the adapter's device in sysfs (`c250000.i2c`): numbers differ between kernels.
+    /// A part of the name of the adapter's device in sysfs (`c250000.i2c`), because bus numbers differ
+    /// between kernels.
     Adapter(String),
 }
 
@@ -93,8 +94,8 @@ impl OwnTime {
     ///
     /// Tegra (`drivers/i2c/busses/i2c-tegra.c`, Linux 5.10 to 6.12 and JetPack 5 and 6 alike): 100 ms plus
     /// the time of its bits for each message (`tegra_i2c_xfer_msg`); the first message that fails ends the
-    /// transfer. After a lost arbitration, 50 ms more for nine clocks (`tegra_i2c_issue_bus_clear`). The
-    /// driver ignores the timeout that I2C_TIMEOUT sets. The last 10 ms are for the bits and the kernel's
+    /// transfer. After a lost arbitration it takes 50 ms more for nine clocks (`tegra_i2c_issue_bus_clear`).
+    /// The driver ignores the timeout that I2C_TIMEOUT sets. The last 10 ms are for the bits and the kernel's
     /// tick.
     pub const fn longest(self) -> Span {
         match self {
@@ -106,7 +107,7 @@ impl OwnTime {
 /// The recovery steps, beyond retrying, that this bus permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RecoveryPlan {
-    /// Lines that are wired to SCL and SDA (or are the same pins), for sending nine clocks by hand.
+    /// Lines that are wired to SCL and SDA (or are the same pins), for clocking out nine pulses by hand.
     pub clear: Option<ClearPlan>,
     /// The driver may be unbound and bound again (needs root).
     pub rebind: bool,
@@ -130,14 +131,14 @@ pub struct RailPlan {
     pub line: Line,
     /// Level that switches it on.
     pub on_high: bool,
-    /// How long it has to be off.
+    /// How long the supply has to be off.
     pub off: Span,
 }
 
 /// A reserved address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservedAddress {
-    /// Its user, as readable text.
+    /// What uses the address, as readable text.
     pub holder: String,
     /// Index of the bus.
     pub bus: usize,

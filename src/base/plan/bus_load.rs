@@ -1,5 +1,5 @@
-//! The load that a board puts on its I2C buses: the share of their time that the bits on the wire take. It is
-//! computed, not measured, and a lower bound: real transfers add gaps and system calls.
+//! The load that a board puts on its I2C buses: the share of their time that the bits on the wire take. The
+//! load is computed, not measured, and is a lower bound: real transfers add gaps and system calls.
 
 use super::{Board, MotorKind, PwmPlan, SensorPlan, same_chip};
 use crate::base::time::Span;
@@ -30,7 +30,7 @@ pub fn bus_load(board: &Board) -> Option<BusLoad> {
     load_of(board, 0)
 }
 
-/// The load of I2C bus `bus`, or `None` if there is no such bus. The motors are on the first.
+/// The load of I2C bus `bus`, or `None` if there is no such bus. The motors are on the first bus.
 pub fn load_of(board: &Board, bus: usize) -> Option<BusLoad> {
     let speed = f64::from(board.i2c.get(bus)?.timing.speed_hz);
     let sensors: f64 = board
@@ -56,7 +56,7 @@ fn read_before(board: &Board, at: usize) -> bool {
     sensor.kind.reads_whole_chip() && board.sensors[..at].iter().any(|other| same_chip(other, sensor))
 }
 
-/// How often the chip of `sensor` is read: as often as the fastest of the sensors that share the reading.
+/// How often the chip of `sensor` is read: at the rate of the fastest sensor that shares the reading.
 fn poll_period(board: &Board, sensor: &SensorPlan) -> Span {
     let together = board.sensors.iter().filter(|other| same_chip(other, sensor));
     let shared = together.map(|other| other.period).min();
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn wire_bits_match_the_i2c_protocol() {
-        // Nine bits a byte (eight and the acknowledge), one for each START, STOP, repeated START.
+        // Nine bits per byte (eight and the acknowledge), and one for each START, STOP and repeated START.
         assert_eq!(PWM_WRITE_BITS, 4 * 9 + 2);
         assert_eq!(PCA9685_WRITE_BITS, 6 * 9 + 2);
     }

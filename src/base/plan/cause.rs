@@ -1,7 +1,7 @@
 //! Why motors are restrained: the causes, their order and what clears each.
 
-/// Why the motors are restrained. Ordered by severity, the worst last: the worst active cause is reported,
-/// the tightest restraint of all active ones is obeyed.
+/// Why the motors are restrained. Ordered by severity, the worst last. The worst active cause is reported;
+/// the tightest restraint of all active causes is obeyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[repr(u8)]
 pub enum Cause {
@@ -27,7 +27,7 @@ pub enum Cause {
     LoopLate,
     /// The ground ends.
     Cliff,
-    /// The robot leans further than it may.
+    /// The robot leans further than the board allows.
     Tilt,
     /// Stop was pressed. (A termination signal stops the robot through its mode, not through a reflex.)
     EStop,
@@ -51,7 +51,7 @@ impl Cause {
         Cause::EStop,
     ];
 
-    /// Its bit in a set of causes.
+    /// The cause's bit in a set of causes.
     pub const fn bit(self) -> u16 {
         1 << self as u8
     }
@@ -80,7 +80,7 @@ impl Cause {
         }
     }
 
-    /// What clears it, as text. A latched rule of any cause clears like an e-stop.
+    /// What clears the cause, as text. A latched rule of any cause clears like an e-stop.
     pub const fn cleared_by(self) -> &'static str {
         match self {
             Cause::FieldLate => "a fresh field result",

@@ -20,7 +20,7 @@ pub enum EdgeSight {
 ///
 /// An edge at an angle p to the course, which runs ahead and inwards from a front wheel w, passes outside a
 /// sensor s while tan p < (w's distance from the middle - s's) / (s's lead over the front axle). No sensor
-/// sees an edge below the smallest of these angles. The worse side counts.
+/// sees an edge at an angle below the smallest of these. The worse side counts.
 pub fn edge_sight(board: &Board) -> EdgeSight {
     let edges: Vec<usize> =
         board.reflexes.iter().filter(|rule| rule.cause == Cause::Cliff).map(|rule| rule.channel).collect();
@@ -52,7 +52,7 @@ mod tests {
         let board = |name| crate::deploy::board::built_in(name).expect("built in").expect("sound").board;
         assert_eq!(edge_sight(&board("sim")), EdgeSight::Whole, "its sensors are right ahead of the wheels");
         let mut narrow = board("picarx-v4");
-        // The sensor is 38 mm further in than the wheel and 71 mm ahead of it.
+        // The sensor is 38 mm further inwards than the wheel and 71 mm ahead of it.
         let EdgeSight::Below(degrees) = edge_sight(&narrow) else { panic!("{:?}", edge_sight(&narrow)) };
         assert!((degrees - 28.4).abs() < 0.3, "{degrees}");
         // A better sensor on one side does not help the other; a sensor behind the axle never sees an edge

@@ -3,7 +3,7 @@
 
 use crate::base::time::Span;
 
-/// Everything that an engine is built from.
+/// All parameters that an engine is built from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldPlan {
     /// Which engine.
@@ -20,9 +20,9 @@ pub struct FieldPlan {
     pub every_ticks: u32,
     /// Threads of the CPU engine.
     pub threads: usize,
-    /// Cores for these threads, assigned in turn, the field's own thread first; empty: any.
+    /// Cores for these threads, assigned in turn, starting with the field's own thread; empty: any core.
     pub cpus: Vec<usize>,
-    /// How the CPU engine keeps its cells.
+    /// How the CPU engine stores its cells.
     pub storage: Storage,
     /// Whether the prediction learns and the bank stores.
     pub learn: bool,
@@ -36,7 +36,7 @@ pub struct FieldPlan {
 /// Which engine computes the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// The best that this machine has; the choice is reported.
+    /// The best engine that this machine has; the choice is reported.
     #[default]
     Auto,
     /// The plain f64 engine: the reference, and for research.
@@ -74,11 +74,11 @@ impl EngineKind {
 /// How the cells of the field are stored between two cycles. Arithmetic is f32 either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
-    /// Four bytes a cell.
+    /// Four bytes per cell.
     #[default]
     F32,
-    /// Two bytes a cell (IEEE 754 binary16) in every group of channels that moves by at least
-    /// [`crate::field::shape::HALF_SHARE`] of the way in a cycle; four in the others.
+    /// Two bytes per cell (IEEE 754 binary16) in every group of channels that moves by at least
+    /// [`crate::field::shape::HALF_SHARE`] of the way in a cycle; four bytes in the other groups.
     F16,
 }
 
@@ -166,12 +166,12 @@ pub struct StartCurve {
     pub motor: usize,
     /// Index of the sensor among the field's inputs.
     pub sensor: usize,
-    /// (sensor on its -1..=1 scale, motor -1..=1), sensor ascending; constant outside.
+    /// Points (sensor on its -1..=1 scale, motor -1..=1), ascending by sensor; constant outside.
     pub points: Vec<[f32; 2]>,
 }
 
 impl StartCurve {
-    /// Its value at `x`: linear between its points, constant outside.
+    /// The curve's value at `x`: linear between its points, constant outside.
     pub fn at(&self, x: f32) -> f32 {
         let points = &self.points;
         match points.iter().position(|point| point[0] > x) {
@@ -210,9 +210,9 @@ impl FieldPlan {
 pub struct BudgetPlan {
     /// Compute time that one field cycle may take.
     pub target: Span,
-    /// Moving up requires the predicted time at the better level to be below `target * headroom` (0..1).
+    /// Moving up requires that the predicted time at the better level is below `target * headroom` (0..1).
     pub headroom: f32,
-    /// Moving up requires that to hold for this long without a break (dwell).
+    /// Moving up requires that this condition holds for this long without a break (dwell).
     pub dwell: Span,
     /// The lowest quality level that the budget may choose.
     pub floor: QualityLevel,
@@ -261,15 +261,15 @@ impl QualityLevel {
     pub const fn new(number: u8) -> Option<QualityLevel> {
         if (number as usize) < QUALITY_LEVELS { Some(QualityLevel(number)) } else { None }
     }
-    /// Its number, 0 the best.
+    /// The level's number; 0 is the best.
     pub const fn index(self) -> usize {
         self.0 as usize
     }
-    /// One level cheaper; the worst stays the same.
+    /// The next cheaper level; the cheapest stays the same.
     pub fn cheaper(self) -> QualityLevel {
         QualityLevel((self.0 + 1).min(QualityLevel::WORST.0))
     }
-    /// One level better; the best stays the same.
+    /// The next better level; the best stays the same.
     pub const fn better(self) -> QualityLevel {
         QualityLevel(self.0.saturating_sub(1))
     }

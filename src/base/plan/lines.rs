@@ -1,4 +1,4 @@
-//! Every GPIO line that a board uses, with its role, for whoever examines a machine.
+//! Every GPIO line that a board uses, with its role, for diagnosing a machine.
 
 use super::{Board, GuardHold, Line, LineRole, PwmPlan};
 

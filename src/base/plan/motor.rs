@@ -17,10 +17,12 @@ pub struct MotorPlan {
     pub slew_per_s: f32,
 }
 
-/// The line that enables the motors' current: while it is off they are stopped, whatever is written.
+/// The line that enables the motors' current: while it is off, the motors are stopped, whatever is written to
+/// their controller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EnablePlan {
-    /// The line. A resistor on the board must pull it towards off, so that it goes off when its owner dies.
+    /// The line. A resistor on the board must pull the line to its off level, so that it goes off when its
+    /// owner dies.
     pub line: Line,
     /// Level that lets the motors run.
     pub on_high: bool,
@@ -37,22 +39,22 @@ pub struct MotionPlan {
     pub lag: Span,
     /// Distance between the front wheels, metres; only reports need it.
     pub track: Option<f32>,
-    /// Length and width of the body, which is centred between the axles, metres.
+    /// Length and width of the body in metres; the body is centred between the axles.
     pub body: Option<[f32; 2]>,
 }
 
 /// How the robot backs off from an edge or an obstacle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackingPlan {
-    /// After backing off, the robot turns to one side until its heading has changed by this much, radians,
+    /// After backing off, the robot turns to one side until its heading has changed by this many radians,
     pub turn_rad: f32,
     /// or until this time has passed.
     pub turn_time: Span,
-    /// When an obstacle ahead goes out of sight, the robot turns further by this much, radians: the obstacle
-    /// may be beside it.
+    /// When an obstacle ahead goes out of sight, the robot turns this many radians further, because the
+    /// obstacle may be beside it.
     pub pass_rad: f32,
     /// If an obstacle was nearer than this when it went out of sight, metres, the robot does not steer
-    /// towards it until it has passed it.
+    /// towards it until it has passed the obstacle.
     pub pass_m: f32,
     /// Smallest drive command during such turns, 0..=1.
     pub floor: f32,
@@ -104,7 +106,7 @@ pub enum MotorKind {
         max_deg: f32,
         /// Trim added to (or for a mirrored servo subtracted from) the angle.
         offset_deg: f32,
-        /// The servo turns the other way.
+        /// The servo turns in the opposite direction.
         mirrored: bool,
     },
     /// No hardware: the command is recorded (logs, batch boards).
@@ -115,7 +117,7 @@ pub enum MotorKind {
 }
 
 impl MotorKind {
-    /// Whether this motor moves the robot (a reflex may forbid it), rather than aims something.
+    /// Whether this motor moves the robot (which a reflex may forbid) rather than aiming something.
     pub fn drives(&self) -> bool {
         match self {
             MotorKind::DcDir { .. } | MotorKind::DcPair { .. } => true,
@@ -142,7 +144,7 @@ impl MotorKind {
 /// The Robot HAT's microcontroller, as the board file describes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct McuPlan {
-    /// 7-bit I2C address: the first in the board file, until it is known which of them answers.
+    /// 7-bit I2C address: the first in the board file, until it is known which of the addresses answers.
     pub address: u8,
     /// Further addresses in the board file, in the order in which they are tried.
     pub others: [Option<u8>; McuPlan::OTHERS],
@@ -199,7 +201,8 @@ pub enum PwmPlan {
     },
     /// The computer's own PWM, in sysfs; channels have the chip's numbers.
     Sysfs {
-        /// A part of the name of the chip's device (`1f00098000.pwm`): chip numbers differ between kernels.
+        /// A part of the name of the chip's device (`1f00098000.pwm`), because chip numbers differ between
+        /// kernels.
         device: String,
         /// Frequency of drive motors' channels in Hz (servos always run at 50).
         hz: f32,
@@ -207,7 +210,7 @@ pub enum PwmPlan {
 }
 
 impl PwmPlan {
-    /// The line that enables its outputs while low, if wired.
+    /// The line that enables the outputs while it is low, if wired.
     pub fn output_enable(&self) -> Option<Line> {
         match *self {
             PwmPlan::Pca9685 { output_enable, .. } => output_enable,

@@ -1,11 +1,11 @@
 //! What one cause allows, and what several allow together.
 
-/// What a restraint allows. Ordered: a later one is tighter, and so is a smaller share.
+/// What a restraint allows. Ordered: a later restraint is tighter, and so is a smaller share.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Restraint {
     /// Everything.
     Free,
-    /// Drive motors at most this share of full scale (0..=1).
+    /// Drive motors run at most at this share of full scale (0..=1).
     Slow(f32),
     /// Drive motors may turn backwards or stop, never forwards; steering is free.
     NoForward,
@@ -79,7 +79,7 @@ impl Limits {
         }
     }
 
-    /// Whether they let the robot move at all.
+    /// Whether the restraints let the robot move at all.
     pub fn allow_motion(&self) -> bool {
         self.forward > 0.0 || self.backward > 0.0
     }

@@ -3,7 +3,7 @@
 /// Real-time settings of a board.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RtPlan {
-    /// A refusal ends the program (exit 77) instead of only being reported.
+    /// Whether a refusal ends the program (exit 77) instead of only being reported.
     pub strict: bool,
     /// SCHED_FIFO priority of the tick thread (bus: +5, field: none); 0 requests none.
     pub priority: u8,

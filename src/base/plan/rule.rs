@@ -20,7 +20,7 @@ impl Trip {
         }
     }
 
-    /// Whether `value` is at the limit or beyond. NaN is not: the caller handles it.
+    /// Whether `value` is at the limit or beyond. False for NaN, which the caller handles.
     pub fn trips(self, value: f32) -> bool {
         match self {
             Trip::Below(limit) => value <= limit,
@@ -36,7 +36,7 @@ impl Trip {
         }
     }
 
-    /// The value that trips sooner; if one is NaN, the other.
+    /// Of two values, the one that trips sooner; if one is NaN, the other one.
     pub fn worse(self, a: f32, b: f32) -> f32 {
         match self {
             Trip::Below(_) => a.min(b),
@@ -56,12 +56,12 @@ pub struct Rule {
     pub trip: Trip,
     /// The value that must be passed in the other direction before it clears (hysteresis).
     pub clear: f32,
-    /// It stays tripped at least this long.
+    /// The rule stays tripped for at least this long.
     pub hold: Span,
     /// By the time its sensor works again, the obstacle may be under the robot. So the rule also stays
     /// tripped until the robot has backed away: for this long at full speed, longer at lower speed.
     pub retreat: Span,
-    /// What it allows while it is tripped.
+    /// What the rule allows while it is tripped.
     pub restraint: Restraint,
     /// Stays tripped until the robot is disarmed and armed again, even when the cause is gone.
     pub latched: bool,

@@ -7,7 +7,7 @@ use crate::base::time::Span;
 pub struct SafetyPlan {
     /// A field result younger than this is obeyed in full.
     pub field_fresh: Span,
-    /// After that its drive fades linearly to zero over this time.
+    /// After that its drive fades linearly to zero within this time.
     pub field_fade: Span,
     /// A command is valid on the wire this long after its slot.
     pub command_valid: Span,
@@ -17,7 +17,7 @@ pub struct SafetyPlan {
     pub late_slots: u32,
     /// Sensors must have been good for this long before arming.
     pub settle: Span,
-    /// Longest unbroken time that the robot may drive backwards (it has no sensors at the rear).
+    /// Longest time for which the robot may drive backwards without a break (it has no sensors at the rear).
     pub reverse_max: Span,
     /// An armed robot that may not move for this long without a break is disarmed.
     pub disarm_after: Span,

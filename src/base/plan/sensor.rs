@@ -21,16 +21,16 @@ pub struct SensorPlan {
     pub max_age: Span,
     /// Values outside this range are refused.
     pub valid: [f32; 2],
-    /// This many bit-identical readings in a row mean a frozen sensor; `None`: not checked.
+    /// A sensor with this many bit-identical readings in a row is frozen; `None`: not checked.
     pub frozen_after: Option<u32>,
     /// How fast the worst case moves away from an old value, per second (signed), at most to the end of
-    /// `valid` in that direction. Zero: age does not change it.
+    /// `valid` in that direction. Zero: age does not change the worst case.
     pub worst_per_s: f32,
     /// The robot may not drive without it.
     pub required: bool,
-    /// How it enters the field; `None`: it does not.
+    /// How the value enters the field; `None`: it does not.
     pub input: Option<Scale>,
-    /// The spot that it looks at: metres ahead of the rear axle, and metres left of the centre line.
+    /// The spot that the sensor looks at: metres ahead of the rear axle, and metres left of the centre line.
     pub looks_at: Option<[f32; 2]>,
     /// Where a ranging sensor is mounted and what it sees, for code that combines several.
     pub beam: Option<BeamPlan>,
@@ -41,16 +41,16 @@ pub struct SensorPlan {
 pub struct BeamPlan {
     /// Metres ahead of the rear axle, and metres left of the centre line.
     pub at: [f32; 2],
-    /// Where it looks: degrees from straight ahead, positive to the left.
+    /// Direction in which it looks: degrees from straight ahead, positive to the left.
     pub bearing_deg: f32,
     /// Half its opening angle, degrees.
     pub half_cone_deg: f32,
-    /// Metres; a reading of this or more means that it sees nothing.
+    /// Range limit in metres; a reading of this or more means that it sees nothing.
     pub reach: f32,
 }
 
 impl SensorPlan {
-    /// The channels that a `least` is computed from; empty for every other kind.
+    /// The channels that a `least` sensor is computed from; empty for every other kind.
     pub fn members(&self) -> &[usize] {
         if let SensorKind::Computed(ComputedSensor::Least { of }) = &self.kind { of } else { &[] }
     }
@@ -123,7 +123,8 @@ pub fn chips(board: &Board, attachment: Attachment) -> Vec<Vec<usize>> {
     chips
 }
 
-/// Whether one device provides the values of both: the same kind of chip at the same address of the same bus.
+/// Whether one device provides both sensors' values: the same kind of chip at the same address of the same
+/// bus.
 pub fn same_chip(one: &SensorPlan, other: &SensorPlan) -> bool {
     let (SensorKind::Chip(a), SensorKind::Chip(b)) = (&one.kind, &other.kind) else { return false };
     one.bus == other.bus
@@ -132,7 +133,7 @@ pub fn same_chip(one: &SensorPlan, other: &SensorPlan) -> bool {
         && !matches!(a, ChipSensor::FloatRegister { .. }) // each float is a separate transfer
 }
 
-/// From a physical value to -1..=1, clamped.
+/// Maps a physical value to -1..=1, clamped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     /// Value that becomes -1.
@@ -191,7 +192,7 @@ pub enum ChipSensor {
     HatAdc {
         /// A0..A4 as 0..4.
         channel: u8,
-        /// Value of one count in the sensor's unit.
+        /// Value of one count, in the sensor's unit.
         per_count: f32,
     },
     /// A co-processor that serves a little-endian IEEE-754 float from a register.
@@ -305,8 +306,8 @@ pub enum ComputedSensor {
         by: usize,
         /// A value below this is a detection.
         below: f32,
-        /// How far ahead of the rear axle the thing is then, metres; if the channel is in metres, its value
-        /// is added.
+        /// How far ahead of the rear axle the thing is when detected, metres; if the channel is in metres,
+        /// its value is added.
         ahead_m: f32,
     },
 }
@@ -345,8 +346,8 @@ pub struct Rails {
 }
 
 impl Rails {
-    /// Whether the converter clips the signal at `value`. Clipping removes the noise too, so a working sensor
-    /// repeats itself there: over an edge, on a black floor or in the sun.
+    /// Whether the converter clips the signal at `value`. Clipping also removes the noise, so a working
+    /// sensor returns equal readings there: over an edge, on a black floor or in the sun.
     pub fn cut(&self, value: f64) -> bool {
         value <= self.low.into() || value >= self.high.into()
     }
@@ -386,12 +387,12 @@ impl SensorKind {
             | ChipSensor::Mpu6050 { .. }
             | ChipSensor::Vl53l0x { .. }
             | ChipSensor::PowerMonitor { .. }
-            | ChipSensor::Ads1115 { .. } => None, // zero has noise, and the upper end is refused
+            | ChipSensor::Ads1115 { .. } => None, // a zero still has noise, and the upper end is refused
         }
     }
 
     /// The sensor's own address on its I2C bus, if it has one ([`ChipSensor::HatAdc`] is read through the
-    /// microcontroller's).
+    /// microcontroller's address).
     pub fn i2c_address(&self) -> Option<u8> {
         let SensorKind::Chip(chip) = self else { return None };
         match *chip {
@@ -451,7 +452,7 @@ pub enum ImuQuantity {
     Pitch,
     /// Acceleration along x (forward), y (left), z (up), m/s^2.
     Acceleration(Axis),
-    /// Rotation about x, y, z, degrees a second.
+    /// Rotation about x, y, z, degrees per second.
     Rotation(Axis),
     /// Temperature of the die, degrees Celsius.
     Temperature,

@@ -23,7 +23,7 @@ pub struct SimPlan {
     pub body: [f32; 2],
     /// Speed at full duty, metres a second.
     pub full_speed: f32,
-    /// Battery when the run starts, volts.
+    /// Battery voltage when the run starts, volts.
     pub battery_v: f32,
     /// Reading of its ground sensors where there is no floor, counts; for a value below 0 the converter reads
     /// 0, without noise.
@@ -33,7 +33,7 @@ pub struct SimPlan {
     pub counts_every_byte: bool,
     /// Which kind of HC-SR04 its sonars are.
     pub sonar: SonarModule,
-    /// The faults of ranges that a co-processor serves. Not in board files: studies set this.
+    /// The faults of ranges that a co-processor serves. Not in board files; only studies set this.
     pub rangers: RangerFaults,
     /// A world that was laid out by hand, from a file; it replaces the room above, its discs, cliffs and
     /// line.
@@ -43,13 +43,14 @@ pub struct SimPlan {
 /// The faults of simulated rangers, beyond the noise of a good chip.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RangerFaults {
-    /// Standard deviation of a range, as a share of it.
+    /// Standard deviation of a range, as a share of the range.
     pub noise: f32,
     /// Ranges are out of range for the last part of every period: the period, and the part.
     pub gaps: Option<[Span; 2]>,
 }
 
-/// A world that was laid out by hand. Metres from the corner of a room with four walls, x and y along them.
+/// A world that was laid out by hand, in metres from the corner of a room with four walls, with x and y along
+/// the walls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorldPlan {
     /// Inner size of the room (x, y).
@@ -58,11 +59,11 @@ pub struct WorldPlan {
     pub start: [f64; 2],
     /// Its heading there, degrees counter-clockwise from x.
     pub heading_deg: f64,
-    /// Where it is meant to go.
+    /// Where the robot is meant to go.
     pub goal: Option<[f64; 2]>,
     /// Discs: x, y, radius.
     pub discs: Vec<[f64; 3]>,
-    /// Boxes along the axes: two opposite corners, x0, y0, x1, y1.
+    /// Axis-aligned boxes: two opposite corners, x0, y0, x1, y1.
     pub boxes: Vec<[f64; 4]>,
     /// Thin walls from one point to another: x0, y0, x1, y1.
     pub walls: Vec<[f64; 4]>,

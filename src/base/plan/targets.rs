@@ -2,22 +2,22 @@
 
 use crate::base::time::Span;
 
-/// What a machine with this board should reach; `None`: no target. Nothing at run time depends on these.
+/// The targets of a machine with this board; `None`: no target. Nothing at run time depends on these targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Targets {
     /// A tick's own work, 99th percentile, microseconds, at most.
     pub tick_p99_us: Option<f64>,
-    /// p99 of the loop's wake-ups over p99 of a bare timer's, at most.
+    /// p99 of the loop's wake-ups divided by p99 of a bare timer's, at most.
     pub wake_ratio: Option<f64>,
     /// A field cycle at full quality (level 0), median, at most.
     pub cycle_p50: Option<Span>,
     /// The same, 99th percentile.
     pub cycle_p99: Option<Span>,
-    /// 99.9th percentile of the cycle over its median, at most.
+    /// 99.9th percentile of the cycle divided by its median, at most.
     pub tail_ratio: Option<f64>,
-    /// Time of a cycle at quality level 0 over that at level 5, at least.
+    /// Time of a cycle at quality level 0 divided by that at level 5, at least.
     pub rung5_ratio: Option<f64>,
-    /// Time of a cycle in f32 storage over that in f16 storage, at least.
+    /// Time of a cycle in f32 storage divided by that in f16 storage, at least.
     pub f16_ratio: Option<f64>,
     /// Memory that the field takes at the start, in MB of 10^6 bytes, at most.
     pub memory_mb: Option<f64>,
@@ -28,7 +28,7 @@ pub struct Targets {
     pub gpu: GpuTargets,
 }
 
-/// What the GPU of such a machine should reach with a full field: 64 x 32^3, a library of 100, a bank of
+/// The targets of such a machine's GPU with a full field: 64 x 32^3, a library of 100, a bank of
 /// 10,000 x 512.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuTargets {
@@ -38,9 +38,9 @@ pub struct GpuTargets {
     pub cycle_f16_us: Option<f64>,
     /// A cycle of 64 robots in f16 storage, median, microseconds, at most.
     pub batch_us: Option<f64>,
-    /// Bandwidth of evolve and features for 32 robots over that of a copy on the device, at least.
+    /// Bandwidth of evolve and features for 32 robots divided by that of a copy on the device, at least.
     pub copy_share: Option<f64>,
-    /// Evolving the field, median, microseconds, at most; stages run one after another for this.
+    /// Evolving the field, median, microseconds, at most; measured with the stages running one after another.
     pub evolve_us: Option<f64>,
     /// The gradients, median, microseconds, at most.
     pub gradients_us: Option<f64>,
@@ -52,10 +52,10 @@ pub struct GpuTargets {
     pub match_us: Option<f64>,
     /// Memory on the device for one robot, in MB of 10^6 bytes, at most.
     pub memory_mb: Option<f64>,
-    /// Processor time over elapsed time, at 100 cycles a second, at most.
+    /// Processor time divided by elapsed time, at 100 cycles per second, at most.
     pub host_share: Option<f64>,
-    /// Binding one vector of 512 that comes from the host and goes back, median, microseconds, at most; this
-    /// and the targets below are for the holographic memory.
+    /// Binding one vector of 512 numbers, including its copies from and to the host, median, microseconds, at
+    /// most; this and the targets below are for the holographic memory.
     pub hrr_bind_us: Option<f64>,
     /// Binding one vector and unbinding one, at most.
     pub hrr_pair_us: Option<f64>,

@@ -13,7 +13,7 @@ pub struct TetherPlan {
     pub key: PathBuf,
     /// Longest time without an answer from the brain before the link counts as lost.
     pub silence: Span,
-    /// Whether a lost link stops the robot until a person arms it again.
+    /// Whether a lost link keeps the robot stopped until a person arms it again.
     pub latched: bool,
     /// What happens while the link is lost.
     pub on_loss: OnLoss,
@@ -24,7 +24,7 @@ pub struct TetherPlan {
 pub enum OnLoss {
     /// The motors stop.
     Stop,
-    /// A smaller field on this machine drives.
+    /// A smaller field on this machine drives the robot.
     Local {
         /// Its cells per axis.
         grid: usize,

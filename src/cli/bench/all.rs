@@ -68,7 +68,7 @@ struct Report {
     rows: Vec<Row>,
     /// Remarks on these figures.
     notes: Vec<String>,
-    /// Whether every judged target is met; `None`: none was judged.
+    /// Whether every judged target is met; `None`: no target was judged.
     pass: Option<bool>,
     /// Why targets were not judged, or that the board states none.
     not_judged: Vec<String>,
@@ -155,7 +155,7 @@ fn control(
     Ok(Some(figures))
 }
 
-/// Returns `board`, in the simulator if it has real wires: a bench moves no motor.
+/// Returns `board`, moved to the simulator if it has real wires: a bench moves no motor.
 fn on_a_simulated_bus(board: &Board, notes: &mut Vec<String>) -> Result<Board, Failure> {
     let BusPlan::Linux { .. } = board.bus else { return Ok(board.clone()) };
     let made = rehearsal(board).map_err(|why| simulate::refused(&board.name, &why))?;

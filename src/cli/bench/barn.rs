@@ -43,15 +43,15 @@ pub struct Args {
     /// Folder with worlds.csv and discs.csv [default: ten built-in worlds]
     #[arg(long, value_name = "DIR")]
     worlds: Option<PathBuf>,
-    /// Rooms of the board's simulator instead, with seeds from 0
+    /// Use this many rooms of the board's simulator instead, with seeds from 0
     #[arg(long, value_name = "N", conflicts_with_all = ["worlds", "count"],
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rooms: Option<u32>,
     /// Only these drivers [default: all]
     #[arg(long = "driver", value_name = "NAME,...", value_delimiter = ',', value_parser = pilots())]
     pilots: Vec<Pilot>,
-    /// Rough conditions: 10 % noise on the ranges, half a second without any in every three seconds, and the
-    /// robot goes 5 % less far than it believes
+    /// Rough conditions: 10 % noise on the ranges, half a second without ranges in every three seconds, and
+    /// the robot goes 5 % less far than it believes
     #[arg(long)]
     rough: bool,
     /// Only the first worlds
@@ -80,7 +80,7 @@ fn pilots() -> impl TypedValueParser<Value = Pilot> {
 const NOT_GAZEBO: &str =
     "these runs are plain 2-D geometry: not comparable with the benchmark's figures from Gazebo";
 
-/// The object of `bench barn`.
+/// The JSON object of `bench barn`.
 #[derive(Debug, Serialize)]
 struct BarnReport<'a> {
     schema: u32,
@@ -180,7 +180,7 @@ fn failed(error: BarnError) -> Failure {
     }
 }
 
-/// A bar of as many steps as there are runs; invisible if standard error is not a terminal.
+/// A progress bar with one step per run; invisible if standard error is not a terminal.
 fn bar(runs: u64) -> ProgressBar {
     let bar = ProgressBar::new(runs);
     if let Ok(style) = ProgressStyle::with_template("driving {bar:40} {pos} of {len} runs, {eta} left") {

@@ -41,7 +41,7 @@ pub struct Args {
     json: bool,
 }
 
-/// The object of `bench loop`.
+/// The JSON object of `bench loop`.
 #[derive(Debug, Serialize)]
 struct LoopReport {
     schema: u32,
@@ -52,7 +52,7 @@ struct LoopReport {
     r#loop: Option<Latency>,
     /// Lateness of a bare absolute sleep in the same run, microseconds.
     bare_timer: Option<Latency>,
-    /// p99 of the loop over p99 of the bare timer.
+    /// p99 of the loop divided by p99 of the bare timer.
     p99_ratio: Option<f64>,
     /// Time of a tick from start to end, including preemption, microseconds.
     cost_us: Option<Latency>,

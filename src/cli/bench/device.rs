@@ -26,7 +26,7 @@ pub(super) struct DeviceReport {
     batch: usize,
     /// Where the kernels came from.
     image: String,
-    /// How long loading them took.
+    /// How long loading the kernels took.
     image_ms: f64,
     kernels: Vec<Kernel>,
     /// Where the time of a cycle goes.
@@ -45,11 +45,11 @@ pub(super) struct DeviceReport {
     bytes_per_save: Option<u64>,
     /// Driver calls.
     calls_per_cycle: Option<f64>,
-    /// Allocations on the device, and page-locked ones on the host, in all counted cycles together.
+    /// Allocations on the device, and page-locked ones on the host, in total over all counted cycles.
     device_allocations: u64,
     /// Page-locked memory of the host, MB (10^6).
     pinned_mb: f64,
-    /// Processor time over elapsed time with a cycle every 10 ms; 1 is one core.
+    /// Processor time divided by elapsed time, with a cycle every 10 ms; 1 is one core.
     host_cpu_share: Option<f64>,
 }
 

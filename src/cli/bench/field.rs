@@ -58,7 +58,7 @@ pub struct Args {
     /// How the engine stores its cells
     #[arg(long, value_enum, default_value = "f32")]
     storage: StorageChoice,
-    /// Instructions of the inner loops; an error if the engine does not use them
+    /// Instructions for the inner loops; an error if the engine does not use them
     #[arg(long, value_enum, default_value = "auto")]
     simd: SimdChoice,
     /// Patterns in the library
@@ -67,7 +67,7 @@ pub struct Args {
     /// Experiences in the bank
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     bank: u32,
-    /// Length of the measurement; on a CPU a fifth of it is for the copy
+    /// Length of the measurement; on a CPU, a fifth of it is for the copy
     #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
     seconds: Span,
     /// Cores to which the threads are pinned, in turn, as in 2,3 [default: any]
@@ -142,7 +142,7 @@ struct Report {
     stages: Vec<StageTime>,
     /// A cycle of the navigator with a ring of 24 rangers.
     navigator: Option<Cycle>,
-    /// Its median over the field's.
+    /// The navigator's median divided by the field's.
     navigator_share: Option<f64>,
     /// One set of slices through the field.
     slices: Option<Cycle>,
@@ -150,11 +150,11 @@ struct Report {
     sources: Sources,
     /// Bytes that a cycle must read and write.
     bytes_per_cycle: usize,
-    /// Bytes read and written by a plain copy on as many threads, GB (10^9) per second.
+    /// Bytes read and written by a plain copy on the same number of threads, GB (10^9) per second.
     copy_gbps: Option<f64>,
     /// Time for `bytes_per_cycle` at that speed.
     floor_us: Option<f64>,
-    /// Median of the cycle over that time.
+    /// Median of the cycle divided by that time.
     ratio_to_floor: Option<f64>,
     /// Memory that the engine uses at the start, MB (10^6).
     memory_mb: f64,

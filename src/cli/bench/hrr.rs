@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
   ganglion bench hrr --gpu-from 200       the GPU answers dispatched batches from 200 vectors on
   ganglion bench hrr --board desktop-gpu  also judge the GPU by the hrr targets of that board
 
-The floor is a plain copy of as many bytes in total as the operation must read and write, each
+The floor is a plain copy that moves as many bytes as the operation must read and write, each
 number once; the two alternate. An operation that mostly reads can be faster than the copy. A GPU,
 if there is one, also does each operation: with rows in host memory (copied to the GPU and back),
 and with rows in GPU memory. The first run measures from which batch on the GPU is faster, and
@@ -64,7 +64,7 @@ pub struct Args {
     json: bool,
 }
 
-/// The object of `bench hrr`.
+/// The JSON object of `bench hrr`.
 #[derive(Debug, Serialize)]
 struct HrrReport {
     schema: u32,
@@ -74,9 +74,9 @@ struct HrrReport {
     figures: HrrFigures,
     /// The board whose targets were judged.
     board: Option<String>,
-    /// The figures for which boards state targets; without targets if no board was named.
+    /// The figures for which boards can state targets; the targets are absent if no board was named.
     rows: Vec<Row>,
-    /// Whether every judged target is met; `None`: none was judged.
+    /// Whether every judged target is met; `None`: no target was judged.
     pass: Option<bool>,
     /// Why targets were not judged, or that the board states none.
     not_judged: Vec<String>,
@@ -123,7 +123,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     verdict
 }
 
-/// The figures that a board states targets for, judged if this machine is that board's.
+/// The figures for which a board states targets, judged if this machine is that board's.
 fn rows_of(board: Option<&Board>, figures: &HrrFigures) -> Vec<Row> {
     let elsewhere = board.and_then(|board| machine::matches(board, Path::new("/")).err());
     let unjudged = elsewhere.map(|mismatch| format!("this machine is not that robot: {mismatch}"));

@@ -35,7 +35,7 @@ pub(super) fn say_count(rows: &[Row]) {
     }
 }
 
-/// The exit: 0 if all judged targets are met, 75 if one is missed, 69 if none was judged.
+/// The exit code: 0 if all judged targets are met, 75 if one is missed, 69 if none was judged.
 pub(super) fn verdict(rows: &[Row]) -> Result<(), Failure> {
     let missed: Vec<&str> = rows.iter().filter(|row| row.pass == Some(false)).map(|row| &*row.name).collect();
     if overall(rows).is_none() {

@@ -42,7 +42,7 @@ pub struct Args {
     /// Board file or built-in board, on the simulator
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
-    /// Folder for the recording, which is deleted at the end [default: that for temporary files]
+    /// Folder for the recording, which is deleted at the end [default: the folder for temporary files]
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
     /// Print one JSON object as the last line of standard output
@@ -65,7 +65,7 @@ struct Report {
     granted: BTreeMap<&'static str, Granted>,
 }
 
-/// A file that is deleted however the measurement ends.
+/// A file that is deleted no matter how the measurement ends.
 struct Temporary(PathBuf);
 
 impl Temporary {
@@ -77,7 +77,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0); // it may not have been created
+        let _ = std::fs::remove_file(&self.0); // the file may not have been created
     }
 }
 
@@ -154,7 +154,7 @@ impl Report {
         }
     }
 
-    /// The exit: 75 if a target is missed.
+    /// The exit code: 75 if a target is missed.
     fn verdict(&self) -> Result<(), Failure> {
         let missed: Vec<&str> =
             self.rows.iter().filter(|row| row.pass == Some(false)).map(|row| &*row.name).collect();

@@ -35,10 +35,10 @@ pub struct Args {
     /// Length of the measurement: 10s, 2min
     #[arg(long = "for", value_name = "TIME", default_value = "20s", value_parser = arguments::span)]
     length: Span,
-    /// Board of the robot, which has a tether: its real-time settings are used
+    /// Board of the robot; it must have a tether, and its real-time settings are used
     #[arg(long, value_name = "FILE", default_value = "picarx-v4-tethered")]
     board: PathBuf,
-    /// Core of the asking thread, the tether and the echo [default: the board's rt.cpu]
+    /// Core for the requesting thread, the tether and the echo [default: the board's rt.cpu]
     #[arg(long, value_name = "CORE")]
     core: Option<usize>,
     /// Print one JSON object as the last line of standard output

@@ -60,7 +60,8 @@ enum Line<'a> {
 /// Prints a brain's events.
 pub struct EventPrinter {
     json: bool,
-    /// The last refusal of each robot, which tries again every second; the same refusal is printed once.
+    /// The last refusal of each robot. A robot tries again every second; a repeated refusal is printed only
+    /// once.
     refused: BTreeMap<String, String>,
 }
 

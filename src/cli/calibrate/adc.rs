@@ -1,6 +1,6 @@
 //! `calibrate adc`: samples a converter's channel many times, and derives its scale, or the threshold of a
 //! reflex that watches it. It also reports the longest run of equal readings of a live signal, and proposes a
-//! `frozen_after` that such a run does not reach.
+//! `frozen_after` longer than such a run.
 
 use super::{Common, keep};
 use crate::base::plan::{Board, ChipSensor, Rails, SensorKind};
@@ -20,12 +20,13 @@ use std::path::Path;
 
 /// Time between samples: not a multiple of the mains period, so that mains hum stays visible.
 const PAUSE: Span = Span::from_millis(7);
-/// A larger correction of the scale means that it is another signal: wrong channel, wrong divider.
+/// A larger correction of the scale means that the signal is a different one: wrong channel or wrong divider.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.2..=5.0;
-/// Ratio of `clear` to the threshold, as in the board's own reflexes: 600 to 500.
+/// Ratio of `clear` to the threshold, as in the board's own reflexes, where it is 600 to 500.
 const CLEAR_ABOVE: f64 = 1.2;
 /// Ratio of the proposed limit to the longest run of equal readings. The longest run grows with the logarithm
-/// of the number of readings: from 200 samples to the four million of a day it becomes three times as long.
+/// of the number of readings: it is three times as long in the four million readings of a day as in 200
+/// samples.
 const FROZEN_OVER_RUN: u32 = 4;
 /// The limit is never lower than this: shorter runs of equal readings occur by chance even in a noisy signal.
 const FEWEST_EQUAL: u32 = 10;
@@ -64,7 +65,7 @@ struct Measured {
     max: f64,
     /// Number of failed readings.
     lost: u32,
-    /// The longest run of equal readings, without those at an end of the converter's range.
+    /// The longest run of equal readings, ignoring readings at an end of the converter's range.
     longest_run: u32,
     /// Number of readings at an end of the converter's range, where equal readings mean nothing.
     at_rail: u32,
@@ -347,7 +348,7 @@ mod tests {
         assert!(measured("range", &[]).unwrap_err().to_string().contains("not a channel of a converter"));
     }
 
-    /// The state in which a stopped guard leaves it on Raspberry Pi OS.
+    /// The state in which a stopped guard leaves the reset line on Raspberry Pi OS.
     #[test]
     fn an_adc_held_in_reset_is_measured_and_reset_again() {
         use crate::hardware::bus::{LineUse, Usage};

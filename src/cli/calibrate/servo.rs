@@ -19,14 +19,14 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// The largest trim that a board file allows: a horn that is one tooth off is 18 degrees off.
+/// The largest trim that a board file allows; a horn that is one tooth off is 18 degrees off.
 const MOST_DEG: f32 = 20.0;
 /// Change per keystroke.
 const STEP_DEG: f32 = 0.5;
 /// Longest line that is read at once, in bytes: an answer has only a few.
 const LONGEST_LINE: u64 = 1_000;
 /// Time for a servo under load to turn from one end to the other: it takes 0.1 to 0.2 s for 60 degrees.
-/// Without this time, a controller that returns to reset would leave it half-way.
+/// Without this delay, a controller that returns to reset would leave the servo half-way.
 const SERVO_TRAVEL: Span = Span::from_millis(600);
 /// How often to check, while waiting for the user, whether the program should end.
 const LOOK_EVERY: Span = Span::from_millis(50);
@@ -84,7 +84,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         say!("unchanged: {first} degrees");
         return Ok(());
     };
-    // In decimal, as the user typed it: 3.5, not the nearest 32-bit value.
+    // The decimal number as the user typed it: 3.5, not the nearest 32-bit value.
     let value = offset.to_string().parse().unwrap_or(f64::from(offset));
     let changes = [Change { list: "motor", name: args.name.clone(), key: "offset_deg", value }];
     keep::keep(&args.common, &loaded, &changes)?;
@@ -109,7 +109,8 @@ fn within(offset: f32) -> Result<f32, Failure> {
         .fix("move the servo's horn to another tooth"))
 }
 
-/// Sets every servo straight, the one at `place` with this trim. Returns its shaft angle and pulse as text.
+/// Sets every servo straight, the one at `place` with this trim. Returns that servo's shaft angle and pulse
+/// as text.
 fn straighten(
     board: &mut Board,
     place: usize,
@@ -141,7 +142,7 @@ fn straighten(
 }
 
 /// Returns the controller to the reset in which a stopped guard left it: no pulses, whatever is written to
-/// the bus. First gives the servos the time to reach their positions.
+/// the bus. First waits until the servos have reached their positions.
 fn leave_in_reset(board: &Board, hardware: &dyn Hardware, clock: &dyn Clock) {
     clock.sleep_until(clock.now() + SERVO_TRAVEL);
     if let Err(error) = reset::put_back(board, hardware) {

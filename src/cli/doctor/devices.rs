@@ -23,7 +23,8 @@ pub(super) fn look(root: &Path, board: Option<&Board>) -> Vec<Finding> {
     findings
 }
 
-/// I2C adapters, as `i2c-1 (bcm2835 (i2c@7e804000))`, and whether each one that the board names exists.
+/// I2C adapters, formatted as `i2c-1 (bcm2835 (i2c@7e804000))`, and whether each adapter that the board names
+/// exists.
 fn i2c(root: &Path, wanted: &[&I2cNode]) -> Vec<Finding> {
     let adapters: Vec<String> =
         names(root, "dev").into_iter().filter(|name| name.starts_with("i2c-")).collect();
@@ -63,7 +64,7 @@ fn i2c(root: &Path, wanted: &[&I2cNode]) -> Vec<Finding> {
     findings
 }
 
-/// The adapter's device, by its name on its own bus: `c250000.i2c`.
+/// The name of the adapter's device on its own bus: `c250000.i2c`.
 fn device_of(root: &Path, adapter: &str) -> Option<String> {
     let device = root.join(format!("sys/bus/i2c/devices/{adapter}")).canonicalize().ok()?;
     Some(device.parent()?.file_name()?.to_string_lossy().into_owned())
@@ -110,7 +111,7 @@ fn chip_label(root: &Path, name: &str) -> Option<String> {
     })
 }
 
-/// Who runs this process: root may do everything, others need the groups of the nodes.
+/// Which user runs this process: root may do everything; other users need the groups of the nodes.
 fn groups(root: &Path) -> Finding {
     let user = rustix::process::geteuid().as_raw();
     if user == 0 {

@@ -1,6 +1,6 @@
 //! Measures how much later the first slots after a pause are than the following ones. With a power-saving
 //! governor a core idles at its lowest clock, and wakes and works slowly until the governor reacts. Each slot
-//! does a little work, because nothing else shows a core's clock.
+//! does a little work, because only work shows a core's clock frequency.
 
 use std::hint::black_box;
 
@@ -12,15 +12,15 @@ use crate::base::time::{Clock, Grid, MonotonicClock, Span};
 
 /// Period of the slots.
 const PERIOD: Span = Span::from_millis(1);
-/// Length of a pause: several sampling periods of a governor (10 ms is usual), so that the clock has gone
-/// down.
+/// Length of a pause: several sampling periods of a governor (10 ms is usual), so that the core's clock has
+/// gone down.
 const PAUSE: Span = Span::from_millis(100);
 /// Number of pauses, and slots after each.
 const PAUSES: usize = 8;
 const SLOTS: usize = 20;
 /// Slots after a pause that count as first.
 const FIRST: usize = 4;
-/// Slots that count as later: the second half, when a governor has had a sampling period.
+/// Slots that count as later: the second half, by which time a governor has had a sampling period.
 const LATER: usize = SLOTS / 2;
 /// Dependent multiplications in each slot: a tenth of a millisecond at 3 GHz.
 const WORK: u64 = 100_000;
@@ -28,7 +28,7 @@ const WORK: u64 = 100_000;
 /// period.
 const MUCH: f64 = 0.1;
 
-/// When the work of a slot was done, counted from the slot's start.
+/// When a slot's work was done, counted from the slot's start.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct FirstSlots {
     /// The first four slots after a pause.

@@ -1,5 +1,5 @@
-//! The GPU, or why there is none: makes the same query as an engine at its start. The query runs on a thread
-//! that is abandoned if a broken driver does not answer.
+//! The GPU, or why there is none: makes the same query as an engine does when it starts. The query runs on a
+//! thread that is abandoned if a broken driver does not answer.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -12,8 +12,8 @@ use super::{Finding, names};
 use crate::field::cuda::{AWAKE, NAP};
 use crate::system::gpu::{GpuInfo, probe};
 
-/// Longest time that a driver may take to start: a machine with many GPUs and no persistence daemon takes
-/// seconds.
+/// Longest time that a driver may take to start; on a machine with many GPUs and no persistence daemon it
+/// takes seconds.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The `gpu` object of `--json`: either the first five fields or the last one.
@@ -77,7 +77,7 @@ pub(super) fn finding(root: &Path, gpu: &Gpu) -> Finding {
     };
     let (processors, memory) = (gpu.multiprocessors.unwrap_or(0), gpu.memory_mib.unwrap_or(0));
     let facts = format!("chip {chip}, {processors} multiprocessors, {memory} MiB, driver with CUDA {driver}");
-    // How much of a core the wait for a cycle may take.
+    // How much of a core's time waiting for a cycle may take.
     let wait = format!(
         "its thread busy-polls for at most {} us per cycle, then polls every {} us",
         AWAKE.as_micros_f64(),

@@ -20,10 +20,10 @@ const USUAL: RtPlan = RtPlan { strict: false, priority: 80, cpu: None, lock_memo
 /// Period of the timer measurement: that of the fastest supported control loop.
 const PERIOD: Span = Span::from_millis(1);
 /// Number of measured sleeps: a fifth of a second is enough for a quick look. `ganglion bench loop` measures
-/// properly.
+/// thoroughly.
 const SLEEPS: u64 = 200;
 
-/// How late a bare timer woke, relative to its scheduled time.
+/// How late a bare timer woke up, relative to its scheduled time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Lateness {
     /// Number of sleeps.
@@ -41,8 +41,8 @@ pub(super) fn plan(board: Option<&Board>) -> RtPlan {
     board.map_or(USUAL, |board| board.rt)
 }
 
-/// Makes the requests of a tick thread and of a bus thread, and measures the tick's timer. Then measures, on
-/// the same thread, how late the first slots after a pause are.
+/// Makes the requests of a tick thread and of a bus thread, measures the tick's timer, and then, on the same
+/// thread, how late the first slots after a pause are.
 pub(super) fn ask(plan: RtPlan) -> Result<(Vec<Granted>, Lateness, FirstSlots, Vec<Finding>), Failure> {
     let tick =
         throw_away(move || (become_real_time(&plan, Role::Tick), bare_timer(), first_slots::measure()))?;
@@ -142,7 +142,7 @@ fn about_timer(tick: &Granted, lateness: &Lateness) -> Finding {
         1_000_000_000 / PERIOD.as_nanos(),
         tick.policy,
     );
-    // A tenth of the period: what a control loop tolerates.
+    // A tenth of the period, which a control loop tolerates.
     let tolerable_us = PERIOD.as_micros_f64() / 10.0;
     if *p99_us <= tolerable_us {
         Finding::ok("bare timer", found)

@@ -1,6 +1,6 @@
 //! Where the holographic memory computes on this machine: the batch size above which the GPU is faster,
 //! measured now or at an earlier start, or why the processor does everything. Also tries the smallest batches
-//! that go to the GPU. The thread is abandoned if a driver hangs.
+//! that would go to the GPU. The thread is abandoned if a driver hangs.
 
 use std::sync::mpsc;
 use std::thread;
@@ -12,9 +12,9 @@ use crate::memory::choice::{CALIBRATION, Preference, Work, file_for, room_for};
 use crate::memory::vector::random;
 use crate::memory::{Best, Dim, Dispatcher, Fault, Length, Store, Workspace};
 
-/// Vector length of a robot's map, and of most published tables on such memories.
+/// Vector length of a robot's map, and in most published tables on such memories.
 const NUMBERS: usize = 512;
-/// Time for opening the GPU, compiling the kernels once, and a calibration.
+/// Timeout for opening the GPU, compiling the kernels once, and calibrating.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The printed line. A missing GPU is not a fault.

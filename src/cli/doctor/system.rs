@@ -111,9 +111,10 @@ fn throttle(root: &Path) -> Option<Finding> {
         _ => format!("real-time threads get {runtime} of every {period} us of a core"),
     };
     Some(match runtime {
-        // A safety net against a runaway loop; a healthy loop never comes near it.
+        // This limit is a safety net against a runaway loop; a healthy loop never gets near it.
         -1 => Finding::warn("rt throttling", found, "sysctl kernel.sched_rt_runtime_us=950000"),
-        // Half: tick and bus of one robot use a few per cent, so a smaller share is an unusual setting.
+        // Half a core: tick and bus of one robot use a few per cent, so a smaller share is an unusual
+        // setting.
         _ if runtime * 2 < period => {
             Finding::warn("rt throttling", found, "sysctl kernel.sched_rt_runtime_us=950000")
         }

@@ -32,7 +32,7 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     let survey = hardware.survey(&numbers);
     let refused: Vec<&OpenError> = survey.lines.iter().filter_map(|seen| seen.as_ref().err()).collect();
     match refused.first() {
-        // One reason for all: the chip is missing, and a finding above reports that.
+        // All lines have the same reason: the chip is missing, and a finding above reports that.
         Some(error) if refused.len() == used.len() => {
             findings.push(Finding::refused("lines", error, &error.fix).needed(true));
         }
@@ -44,7 +44,7 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     findings
 }
 
-/// Whether the last resort against a hung controller is available.
+/// Whether the last resort for a hung controller is available.
 fn rebind(board: &Board, bus: usize, reach: Reach) -> Option<Finding> {
     let name = &board.i2c[bus].name;
     match reach {
@@ -61,7 +61,7 @@ fn rebind(board: &Board, bus: usize, reach: Reach) -> Option<Finding> {
     }
 }
 
-/// What it means for this board that the kernel keeps driving an output after its owner has exited.
+/// What it means for this board if the kernel keeps driving an output after its owner has exited.
 fn kept(board: &Board) -> Option<Finding> {
     if board.enable.is_some() {
         return Some(Finding::warn(

@@ -1,5 +1,5 @@
 //! `log cut` and `log recover`: copy part of a recording, or what a power failure left of one, to a new file.
-//! The recording itself does not change.
+//! The recording itself is not changed.
 
 use super::range::Range;
 use super::source::{LARGEST, progress};
@@ -101,7 +101,7 @@ fn told(file: &Path, copied: &Copied, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Copies the part; leaves no file behind if it has no slots.
+/// Copies the part; leaves no file behind if the part has no slots.
 fn copied(recording: &Path, new: &Path, keep: Keep, word: &str) -> Result<Copied, Failure> {
     let intake = BoundedFile::open(recording, LARGEST).map_err(|error| Failure::file(recording, &error))?;
     let bar = progress(recording.metadata().map_or(0, |data| data.len()));
@@ -115,6 +115,6 @@ fn copied(recording: &Path, new: &Path, keep: Keep, word: &str) -> Result<Copied
         Err(CopyError::Read(error)) => Failure::data(error).at(recording.display()),
         Err(CopyError::Write(error)) => Failure::file(new, &error),
     };
-    let _ = std::fs::remove_file(new); // created by this call, and has no slots
+    let _ = std::fs::remove_file(new); // this call created the file, and it has no slots
     Err(failure)
 }

@@ -49,8 +49,8 @@ impl Range {
 }
 
 impl Part {
-    /// The next slots of `source` that belong to the part: first those since the checkpoint before it, then
-    /// one at a time. `None` at its end.
+    /// The next slots of `source` that belong to the part: first all slots since the checkpoint before it,
+    /// then one at a time. `None` at its end.
     pub fn next(&mut self, source: &mut Source) -> Result<Option<Vec<Step>>, Failure> {
         while let Some(step) = source.next_step()? {
             let slot = step.slot.slot;
@@ -67,7 +67,7 @@ impl Part {
             if self.range.from.is_none_or(|from| at >= from) {
                 return Ok(self.held.take());
             }
-            // Without a checkpoint, slots before the part are of no use.
+            // Without a checkpoint, slots before the part are useless.
             if held[0].checkpoint.is_none() {
                 held.clear();
             }
@@ -75,7 +75,7 @@ impl Part {
         Ok(None)
     }
 
-    /// Why no slot was in the part.
+    /// Why the part has no slots.
     pub fn empty(&self) -> Failure {
         match self.first.zip(self.last) {
             Some((first, last)) => {

@@ -1,4 +1,4 @@
-//! `log replay`: runs the recorded run through the same tick, slot by slot.
+//! `log replay`: feeds a recorded run through the same tick code, slot by slot.
 
 use super::range::Range;
 use super::source::{Run, Source, field_copies};
@@ -73,13 +73,13 @@ struct Report {
     differs_in_slot: Option<u64>,
     /// Why slots cannot be replayed; the first few reasons.
     missing: Vec<String>,
-    /// Recorded seconds that were replayed, and how long that took.
+    /// Recorded seconds that were replayed, and how long the replay took.
     seconds: f64,
     took_s: f64,
     /// The field's answers, computed again.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<FieldReport>,
-    /// Which decisions the changed values of the board would have changed.
+    /// Which decisions the board's changed values would have changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     what_if: Option<Otherwise>,
 }
@@ -91,9 +91,10 @@ struct FieldReport {
     equal: u64,
     /// Answers among the equal ones whose motors were not compared, because a goal replaced them.
     steered: u64,
-    /// Answers before the first compared one, to requests for which the field's state is unknown.
+    /// Answers before the first compared one, which belong to requests for which the field's state is
+    /// unknown.
     before: u64,
-    /// The largest difference of a value: 0 unless a GPU computed the run's field.
+    /// The largest difference between two values; 0 unless a GPU computed the run's field.
     largest: f32,
     /// Why later answers were not computed.
     #[serde(skip_serializing_if = "Option::is_none")]

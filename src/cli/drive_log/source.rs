@@ -13,9 +13,9 @@ use std::fs::File;
 use std::io::{BufReader, Take};
 use std::path::{Path, PathBuf};
 
-/// Largest file that is read, bytes: a day's drive in one file.
+/// Largest file that is read, in bytes: a day's drive in one file.
 pub const LARGEST: u64 = 16 << 30;
-/// A file of this size takes a second to read, bytes.
+/// Size in bytes of a file that takes a second to read.
 const LARGE: u64 = 32 << 20;
 
 /// The metadata of the run in its files.
@@ -24,7 +24,7 @@ pub struct Run {
     pub words: BTreeMap<String, String>,
     /// The board's effective values.
     pub board: String,
-    /// The metadata at its end, if the file is complete.
+    /// The metadata at the end of the file, if the file is complete.
     pub ended: BTreeMap<String, String>,
     /// How the last file ends.
     pub end: End,
@@ -39,7 +39,7 @@ impl Run {
     }
 }
 
-/// What comes next in a recording.
+/// The next item of a recording.
 pub enum Item {
     /// A slot.
     Step(Box<Step>),
@@ -56,7 +56,7 @@ pub enum Item {
 
 /// A recording that is read slot by slot.
 pub struct Source {
-    /// The metadata of the run, as far as it was read.
+    /// The metadata of the run, as far as read so far.
     pub run: Run,
     files: std::vec::IntoIter<PathBuf>,
     reader: Option<(PathBuf, Reader<BufReader<Take<File>>>)>,
@@ -138,7 +138,7 @@ impl Source {
     }
 }
 
-/// The copies of the field in the recording at `path`, as far as it can be read.
+/// The copies of the field in the recording at `path`, as far as the recording can be read.
 pub fn field_copies(path: &Path) -> Result<Vec<FieldCopy>, Failure> {
     let mut copies = Vec::new();
     for file in files(path)? {

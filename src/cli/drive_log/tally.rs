@@ -73,7 +73,7 @@ impl Use {
 }
 
 impl ProcessSummary {
-    /// The summary after another message; one that lacks a value changes nothing.
+    /// Updates the summary from another message; a message that lacks a value changes nothing.
     fn after(before: Option<ProcessSummary>, usage: &ProcessUsage) -> Option<ProcessSummary> {
         let ProcessUsage { resident_kib: Some(kib), open_files: Some(files), threads: Some(threads), .. } =
             *usage
@@ -120,7 +120,7 @@ pub struct Stop {
     pub why: String,
 }
 
-/// The part of the run that was read so far.
+/// The part of the run read so far.
 #[derive(Default)]
 pub struct Tally {
     /// The figures so far.
@@ -180,7 +180,7 @@ impl Tally {
         self.summary.process = ProcessSummary::after(self.summary.process, &message.usage);
     }
 
-    /// The summary and its sentences, once every slot of `run` was counted. The sentences name the first
+    /// The summary and its sentences, once every slot of `run` has been counted. The sentences name the first
     /// `stops` stops; with 0, none is mentioned.
     pub fn end(self, run: &Run, stops: usize) -> (Summary, Vec<String>) {
         let mut summary = self.summary;

@@ -9,7 +9,7 @@ use crate::deploy::board::{self, edit};
 use crate::runtime::replay::Difference;
 use serde::Serialize;
 
-/// Maximum number of stretches kept; more would not help a reader.
+/// Maximum number of stretches kept; more would not be useful.
 const KEPT: usize = 1_000;
 /// Maximum number of stretches printed: what fits on a screen.
 const TOLD: usize = 8;
@@ -44,7 +44,7 @@ impl Otherwise {
         Otherwise { changes: changes.to_vec(), slots: 0, stretches: Vec::new() }
     }
 
-    /// Adds a slot that would have been decided differently, this many seconds after the first.
+    /// Adds a slot that would have been decided differently, this many seconds after the first slot.
     pub fn note(&mut self, at_s: f64, difference: &Difference) {
         self.slots += 1;
         let Difference { index, what, recorded, decided } = difference.clone();

@@ -17,7 +17,7 @@ const NARROWEST_PX: f64 = 560.0;
 /// Space around everything, and above the room, where the title is.
 const MARGIN_PX: f64 = 24.0;
 const TOP_PX: f64 = 76.0;
-/// From one line of the legend to the next, and from one column to the next.
+/// Distance from one line of the legend to the next, and from one column to the next.
 const LINE_PX: f64 = 26.0;
 const COLUMN_PX: f64 = 170.0;
 /// Radius of the mark of a place that the robot was sent to, pixels: larger than a trip's.
@@ -103,7 +103,7 @@ const HATCH: &str = r#"<defs><pattern id="hatch" width="10" height="10" patternU
 struct Page {
     /// Pixels of a metre.
     scale: f64,
-    /// The room's corner in which x and y are 0.
+    /// The corner of the room where x and y are 0.
     left: f64,
     bottom: f64,
 }
@@ -271,7 +271,7 @@ fn round_length(metres: f64) -> f64 {
     ROUND.into_iter().rev().find(|round| *round <= metres).unwrap_or(ROUND[0])
 }
 
-/// The legend, and its number of lines.
+/// The legend and its number of lines.
 struct Legend {
     svg: String,
     lines: usize,
@@ -302,7 +302,7 @@ enum Sample {
 }
 
 impl Sample {
-    /// A sample of it, to the left of its text.
+    /// A sample of the mark, to the left of its text.
     fn svg(&self, [x, y]: [f64; 2]) -> String {
         match self {
             Sample::Way => format!(r#"<path class="way" d="M{x:.1} {y:.1}h16"/>"#),

@@ -5,13 +5,13 @@ use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 
 /// Radius of a mark, pixels: large enough to tell the shapes apart.
 pub(super) const RADIUS: f64 = 7.0;
-/// Points of a circle of that size.
+/// Number of points that draw a circle of that size.
 const ROUND: usize = 16;
 
 /// A regular polygon or a star, by its corners.
 struct Shape {
     corners: usize,
-    /// Distance of the notches between the corners from the centre, as a share of that of the corners;
+    /// Distance from the centre to the notches between the corners, as a share of the corners' distance;
     /// `None`: a polygon.
     notch: Option<f64>,
     /// Where the first corner points, radians clockwise from the right.

@@ -3,7 +3,7 @@
 
 /// Initial minimum distance between two points, metres: a tenth of a PiCar-X, so that curves look round.
 const FIRST_STEP_M: f64 = 0.02;
-/// Maximum number of points: 80 m at the initial distance, and some 50 kB of a picture.
+/// Maximum number of points: 80 m at the initial distance, and about 50 kB in a picture.
 const MOST_POINTS: usize = 4_000;
 
 /// The path so far.
@@ -20,7 +20,7 @@ impl Default for Way {
 }
 
 impl Way {
-    /// Adds the robot's present place, `at`.
+    /// Adds the robot's present position `at`.
     pub(super) fn go(&mut self, at: [f64; 2]) {
         let is_near = |last: &[f64; 2]| libm::hypot(at[0] - last[0], at[1] - last[1]) < self.step_m;
         if self.points.last().is_some_and(is_near) {

@@ -1,5 +1,5 @@
-//! Selects the figures of a status that go onto the page, and names them. Base units, as Prometheus asks for:
-//! seconds, bytes, hertz, watts, ratios; temperatures in degrees Celsius.
+//! Selects and names the figures of a status that go onto the page. Uses base units, as Prometheus
+//! recommends: seconds, bytes, hertz, watts, ratios; temperatures in degrees Celsius.
 
 use super::page::Page;
 use crate::base::plan::Cause;
@@ -67,8 +67,8 @@ fn mode(status: &Status, page: &mut Page) {
     page.gauge("arming_prevented", "How many reasons prevent arming now.").value(status.refusal.len());
 }
 
-/// Every known cause, so that a graph has it before it first becomes active, and `more`, the causes that only
-/// a newer runtime knows.
+/// Every known cause, so that a graph has each one before it first becomes active, and `more`, the causes
+/// that only a newer runtime knows.
 fn causes_and<'s>(more: impl IntoIterator<Item = &'s str>) -> impl Iterator<Item = &'s str> {
     let known = Cause::ALL.into_iter().map(|cause| -> &'s str { cause.name() });
     known.chain(more)
@@ -148,7 +148,7 @@ fn gpu(measured: &Measured, page: &mut Page) {
     }
 }
 
-/// The decimal number that a person would write for `value`: 0.1, not 0.10000000149.
+/// The shortest decimal number for `value`: 0.1, not 0.10000000149.
 fn exact(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }
@@ -190,7 +190,8 @@ fn buses(buses: &[BusStatus], page: &mut Page) {
     buses.iter().for_each(|bus| lost.with(&[("bus", &bus.name)], bus.lost.len()));
     let mut steps = page.counter("bus_recoveries_total", "Recovery steps taken on each bus.");
     for bus in buses {
-        // Steps that were never taken are included too, so that the first one shows as an increase.
+        // Steps that were never taken are included too, so that the first time one is taken shows as an
+        // increase.
         let known = RecoveryStep::ALL.into_iter().map(|step| -> &str { step.name() });
         for step in known.chain(bus.recovery.keys().map(String::as_str)) {
             let taken = bus.recovery.get(step).copied().unwrap_or(0);

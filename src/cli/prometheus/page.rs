@@ -103,7 +103,8 @@ impl Metric<'_> {
     }
 }
 
-/// A label value as the format demands. Line ends and terminal control bytes are made readable first.
+/// A label value, escaped as the format requires. Line ends and terminal control bytes are made readable
+/// first.
 fn escaped(value: &str) -> String {
     sanitize::one_line(value).replace('\\', "\\\\").replace('"', "\\\"")
 }

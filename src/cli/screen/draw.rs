@@ -130,7 +130,7 @@ fn left_column(model: &Model, area: Rect, buffer: &mut Buffer) {
     below.iter().for_each(|panel| pile.add(panel, buffer));
 }
 
-/// Whether there would be no space for the room beside the full panels.
+/// Whether the body has too few rows for both the full panels and the room.
 fn area_is_low(body: Rect) -> bool {
     body.height < LOW
 }

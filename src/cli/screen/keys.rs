@@ -42,7 +42,7 @@ impl Key {
         }
         let control = event.modifiers.contains(KeyModifiers::CONTROL);
         Some(match event.code {
-            KeyCode::Char('c') if control => Key::Quit, // for terminals that send no signal for it
+            KeyCode::Char('c') if control => Key::Quit, // for terminals where Ctrl-C sends no signal
             KeyCode::Char(_) if control => Key::Other,
             KeyCode::Char('a') => Key::Arm,
             KeyCode::Char('d') => Key::Disarm,

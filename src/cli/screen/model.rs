@@ -5,11 +5,11 @@ use crate::runtime::control::{Lateness, Status};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Statuses per step of a graph: half a second, at ten a second.
+/// Statuses per step of a graph: half a second at ten statuses per second.
 const STATUSES_PER_STEP: u32 = 5;
 /// Steps that a graph can show: two minutes.
 const STEPS: usize = 240;
-/// Points of the path that are kept, and the shortest distance between two, metres: together 40 m.
+/// Maximum number of path points kept, and the shortest distance between two of them, metres: 40 m in all.
 const TRAIL_POINTS: usize = 4_000;
 const TRAIL_STEP_M: f64 = 0.01;
 /// How long the prompt that confirms arming a real robot stays open.
@@ -18,9 +18,9 @@ const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
 /// Whose screen it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// A run's own: leaving it ends the run.
+    /// The screen of `ganglion run`: leaving it ends the run.
     Run,
-    /// For `ganglion top`: leaving it does not affect the robot.
+    /// The screen of `ganglion top`: leaving it does not affect the robot.
     Top,
 }
 
@@ -57,9 +57,9 @@ pub(super) struct Model {
 /// Values over time, of which a status shows only the latest.
 #[derive(Clone, Default)]
 pub(super) struct History {
-    /// Quality level, the worst of each step, the newest last.
+    /// The worst quality level in each step, newest last.
     pub(super) quality: VecDeque<usize>,
-    /// Class of the latest slot of each step; see `LATENESS_BOUNDS_US`.
+    /// Lateness class of the most delayed slot in each step; see `LATENESS_BOUNDS_US`.
     pub(super) lateness: VecDeque<usize>,
     /// The path that the simulated car has driven.
     pub(super) trail: VecDeque<[f64; 2]>,
@@ -95,7 +95,7 @@ impl Model {
         }
     }
 
-    /// What the page shows, except for the mode, which is always the newest.
+    /// What the page shows, except for the mode, which is always current.
     pub(super) fn shown(&self) -> (&Status, &History) {
         match &self.frozen {
             Some(frozen) => (&frozen.0, &frozen.1),
@@ -154,7 +154,7 @@ impl History {
         }
     }
 
-    /// Class of the latest slot since the previous status; `None`: no slot ran since.
+    /// Lateness class of the most delayed slot since the previous status; `None`: no slot ran since then.
     fn latest(&mut self, Lateness { counts, .. }: &Lateness) -> Option<usize> {
         let before = std::mem::replace(&mut self.counts, counts.clone());
         let is_new = |class: &usize| counts[*class] > before.get(*class).copied().unwrap_or(0);
@@ -227,7 +227,7 @@ mod tests {
         let mut model = Model::new(Owner::Top, false, real.clone());
         assert!(!model.may_arm());
         assert!(model.may_arm(), "the second time");
-        assert!(!model.may_arm(), "that was the answer to the first question");
+        assert!(!model.may_arm(), "the first prompt is already answered");
         model.forget_arming();
         assert!(!model.may_arm(), "another key came in between");
         let room: Option<RoomStatus> = None;

@@ -1,4 +1,4 @@
-//! The screen of a run, in its own thread beside the robot's.
+//! The screen of a run, in a thread separate from the robot's.
 
 use super::model::Owner;
 use super::robot::Inside;
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 /// The lowest priority: everything else on the machine runs first.
 const NICE: i32 = 19;
-/// How long the end of a run waits for the screen. A page takes a tenth of that; a terminal that accepts no
-/// output would block it forever.
+/// How long a run waits for the screen at its end. Drawing a page takes a tenth of that; a terminal that
+/// accepts no output would block the screen forever.
 const END_PATIENCE: Duration = Duration::from_millis(1_000);
 
-/// The screen. Dropping it ends it and restores the terminal.
+/// The screen. Dropping this value ends the screen and restores the terminal.
 pub struct OwnRun {
     before: Before,
     closed: Arc<AtomicBool>,
@@ -24,8 +24,8 @@ pub struct OwnRun {
 }
 
 impl OwnRun {
-    /// Shows the run that `sources` describe; `end` ends it. `None`: the terminal or the system refused, and
-    /// the run continues without a screen.
+    /// Shows the run that `sources` describe; `end` ends the run. `None`: the terminal or the system refused,
+    /// and the run continues without a screen.
     pub fn open(sources: Sources, end: Arc<AtomicBool>) -> Option<OwnRun> {
         let before = Before::read().ok()?;
         let closed = Arc::new(AtomicBool::new(false));

@@ -42,7 +42,7 @@ fn trouble(text: String, trouble: bool) -> Row {
     Row { text, trouble }
 }
 
-/// `text` in at most `width` columns; a cut is marked.
+/// `text`, cut to at most `width` columns; a cut is marked.
 pub(super) fn fit(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_string();
@@ -241,7 +241,7 @@ fn recalled(map: &MapStatus) -> Row {
     row(format!(" recalled near here: {near}"))
 }
 
-/// `words` after `label`, in lines of at most `width` columns; the last of `most` may be cut.
+/// `words` after `label`, in at most `most` lines of at most `width` columns; the last line may be cut.
 fn wrapped(label: &str, words: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![label.trim_end().to_string()];
     for word in words.split_whitespace() {

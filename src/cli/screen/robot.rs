@@ -19,7 +19,7 @@ pub(super) trait Robot {
     fn ask(&mut self, ask: Ask) -> io::Result<Reply>;
 }
 
-/// When the map is due, and its last content.
+/// The map as last read, and when to read it again.
 #[derive(Default)]
 struct MapCache {
     due: Option<Instant>,

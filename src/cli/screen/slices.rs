@@ -53,7 +53,7 @@ fn size(side: usize, scale: usize) -> [u16; 2] {
     [(scale * side) as u16, (scale * side).div_ceil(2) as u16 + 1]
 }
 
-/// The scale at which the most slices fit (the largest such scale), and how many then fit beside each other.
+/// The largest scale at which the most slices fit, and how many then fit side by side.
 fn layout(side: usize, area: Rect) -> (usize, u16) {
     let fit_at = |scale: &usize| {
         let [width, height] = size(side, *scale);

@@ -153,14 +153,15 @@ struct Row {
     by_field_seed: Vec<BTreeMap<&'static str, Option<f64>>>,
     /// Difference from the whole field in the same rooms and seeds.
     against_whole: Figures,
-    /// Share of its runs that equal the whole field's bit for bit.
+    /// Share of the arm's runs that equal the whole field's bit for bit.
     same_runs: f64,
-    /// Share of the whole field's cycle for the part that it leaves out, if that part is a separate stage.
+    /// Share of the whole field's cycle time spent on the part that this arm leaves out, if that part is a
+    /// separate stage.
     share_of_cycle: Option<f64>,
-    /// Mean time of a cycle of its driver on this machine, and its share of the whole field's cycle time.
+    /// Mean cycle time of the arm's driver on this machine, and its share of the whole field's cycle time.
     cycle_us: Option<f64>,
     cycle_of_whole: Option<f64>,
-    /// Memory that its driver takes, and how much less that is than the whole field's.
+    /// Memory that the arm's driver uses, and how much less that is than the whole field's.
     memory_bytes: u64,
     saved_bytes: i64,
 }

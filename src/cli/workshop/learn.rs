@@ -55,7 +55,7 @@ pub struct Args {
     /// Threads of the field engine [default: the board's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// Laps of equal length in each log; each is judged with a read-out of the others [default: 1]
+    /// Laps of equal length in each log; each is judged with a read-out fitted to the others [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     laps: Option<u16>,
     /// Also judge the laps with the field without memory, with logistic regression and with gradient boosting
@@ -119,7 +119,8 @@ struct Learned {
     laps: Option<Judgement>,
 }
 
-/// Learns from all of `logs` and, if there are several laps, judges each with a read-out of the others.
+/// Learns from all of `logs` and, if there are several laps, judges each with a read-out fitted to the
+/// others.
 fn work(
     args: &Args,
     asked: &Asked,

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 /// How often the robot is polled: as often as it measures its figures.
 const ASK_EVERY: Duration = Duration::from_millis(100);
 
-/// A robot that answers has measured its first figures within a fraction of this.
+/// How long to wait for a robot's first figures; a robot that answers has them within a fraction of this
+/// time.
 const STARTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Arguments of `live`.
@@ -59,7 +60,7 @@ struct Report {
     refused: u64,
     /// Messages that were sent.
     messages: u64,
-    /// Times that a viewer was too slow for a status.
+    /// Statuses that were dropped because a viewer was too slow to receive them.
     dropped: u64,
 }
 

@@ -1,5 +1,5 @@
-//! `teach`: lets a robot drive in the simulator with trouble on its sensors, fits the read-out of its field
-//! to the corrections that the board's starting table needed, and saves it with the verdict of its trial.
+//! `teach`: lets a robot drive in the simulator with faulty sensors, fits the read-out of its field to the
+//! corrections that the board's starting table needed, and saves it with the verdict of its trial.
 
 use super::learn::{of_saving, refuse_what_cannot_be_written};
 use crate::base::plan::{Board, BusPlan};

@@ -116,8 +116,8 @@ fn frozen_values_are_refused_only_if_the_board_says_so() {
     );
 }
 
-/// Over an edge, a reflection sensor reads zero, and in the sun full scale, both without any noise. Between
-/// these ends, such a run of equal values means a dead converter.
+/// A reflection sensor reads zero over an edge and full scale in the sun, both without any noise. A run of
+/// equal values between these ends means a dead converter.
 #[test]
 fn a_converter_at_an_end_of_its_scale_is_not_frozen() {
     let adc = |per_count| SensorPlan {

@@ -112,7 +112,7 @@ fn each_finding_has_a_cause_a_restraint_and_an_end() {
         assert_eq!((verdict.worst, verdict.active, verdict.tripped), (cause, set, set), "{name}");
         assert_eq!((verdict.restraint, verdict.latched), (restraint, 0), "{name}");
         assert_eq!(verdict.limits, restraint.limits(), "{name}");
-        // A good frame and good signals clear each; a late loop needs three of them.
+        // A good frame and good signals clear each cause; `loop-late` needs three such slots.
         for _ in 0..3 {
             reflexes.evaluate(&frame(well), &WELL, at(1_000));
         }
@@ -158,7 +158,7 @@ fn a_rule_that_cannot_see_restrains_until_it_can() {
             let allowed = cause.map_or(Restraint::Free, |_| Restraint::NoForward);
             assert_eq!(verdict.limits, allowed.limits(), "{name}");
         }
-        // What the rule has already seen counts too.
+        // The worst case that the rule has already seen counts too.
         let old = Sample { worst: 0.4, ..stale(at(0)) };
         let both = Cause::Obstacle.bit() | Cause::SensorLost.bit();
         assert_eq!(reflexes.evaluate(&frame(old), &WELL, at(1_000)).0.active, both);

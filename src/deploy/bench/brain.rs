@@ -59,7 +59,7 @@ pub struct Served {
     pub late: u64,
     /// Requests that were never answered, because a newer request replaced them.
     pub unanswered: u64,
-    /// From the time a request was due until it was computed, microseconds.
+    /// From the time a request was due until its computation began, microseconds.
     pub waited_us: Option<Latency>,
     /// Computing time, microseconds.
     pub computed_us: Option<Latency>,

@@ -26,7 +26,7 @@ pub struct LoopFigures {
     pub recorder: Recorder,
     /// What the tick's thread measured.
     pub measured: Measured,
-    /// What the system granted each thread.
+    /// The rights that the system granted each thread.
     pub granted: Vec<(&'static str, Granted)>,
 }
 

@@ -27,7 +27,7 @@ pub struct CopyCrew {
 struct Orders {
     /// Number of the copy. A thread starts a copy when this number changes.
     round: AtomicU64,
-    /// Bytes that each thread reads, and writes.
+    /// Number of bytes that each thread copies.
     share: AtomicUsize,
     /// Threads that have finished this round.
     done: AtomicUsize,
@@ -80,7 +80,7 @@ impl CopyCrew {
     }
 
     /// Copies once: reads and writes `bytes` in total, or as many as fit into the buffers. Returns
-    /// how many bytes, and the time from the order until the last thread has finished.
+    /// the number of bytes, and the time from the order until the last thread has finished.
     pub fn copy(&mut self, bytes: usize) -> (usize, Span) {
         let threads = self.others.len() + 1;
         let share = (bytes / 2 / threads).min(self.own.from.len());

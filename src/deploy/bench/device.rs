@@ -28,7 +28,7 @@ const COPIES: usize = 4;
 /// Cycles at the start of a block that do not count: twice the longest period in the table of rungs, so that
 /// each graph has been captured before its cycles count.
 const SETTLING: u32 = 8;
-/// How ten parts of the time are divided: cycles, stages, and the paced part.
+/// Tenths of the time for cycles and copies, for stages, and for the paced part.
 const PARTS: [u64; 3] = [5, 1, 4];
 /// Timeout of a cycle: a bench shows how slow a device is, also under a profiler; only a robot gives up on
 /// it.
@@ -70,7 +70,7 @@ impl DeviceBench {
     pub fn build(plan: &FieldPlan, robots: usize) -> Result<DeviceBench, BenchFault> {
         let mut engine = CudaEngine::open(plan, robots).map_err(BenchFault::Device)?;
         engine.set_timeout(PATIENCE);
-        // An engine that was just found to be lost reports the loss in its next cycle: this one.
+        // An engine that was just found to be lost reports the loss in its next cycle, which is run here.
         let mut feed = Feed::new(plan);
         let Some(facts) = engine.device_facts() else {
             let answer = engine.cycle(&feed.next(QualityLevel::BEST));
@@ -95,8 +95,8 @@ impl DeviceBench {
         is_emulated(&self.facts.found)
     }
 
-    /// Measures cycles at `quality` for `length` and adds to `figures`: half of the time cycles and copies, a
-    /// tenth stages, the rest at 100 Hz. `watch` receives the elapsed time.
+    /// Measures cycles at `quality` for `length` and adds to `figures`: half of the time goes to cycles and
+    /// copies, a tenth to stages, the rest to cycles at 100 Hz. `watch` receives the elapsed time.
     pub fn measure(
         &mut self,
         quality: QualityLevel,

@@ -92,8 +92,8 @@ impl Feed {
     }
 }
 
-/// Fills `numbers` with uniform values within +-`bound`. One draw gives four of them, because a library has a
-/// hundred million.
+/// Fills `numbers` with uniform values within +-`bound`. Each draw yields four of them, because a library has
+/// a hundred million.
 fn fill(numbers: &mut [f32], bound: f32, stream: Stream, which: usize) {
     let draws = numbers.len().div_ceil(4);
     for (at, four) in numbers.chunks_mut(4).enumerate() {

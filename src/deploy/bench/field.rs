@@ -1,4 +1,5 @@
-//! Measures the field's cycle, back to back, against a plain copy of the same size on as many threads.
+//! Measures the field's cycle, back to back, against a plain copy of the same size on the same number
+//! of threads.
 
 use super::copy::CopyCrew;
 use super::ended;
@@ -24,7 +25,7 @@ use std::sync::atomic::AtomicBool;
 /// cycles after a copy, which find the caches as the copy left them.
 const BLOCK: Span = Span::from_millis(250);
 /// A block of copies takes one part in this many of a block of cycles. A copy is shorter than a cycle, so
-/// there are still more copies.
+/// there are still more copies than cycles.
 const COPIES_PART: u64 = 4;
 /// Cycles of the navigator in a block: at a hundred microseconds each, a tenth of its time.
 const NAVIGATOR_CYCLES: u32 = 250;
@@ -85,7 +86,7 @@ pub struct FieldBench {
     engine: Box<dyn Inspect>,
     feed: Feed,
     copy: CopyCrew,
-    /// Runs between the blocks, if the navigator is to be measured too.
+    /// Runs between the blocks; `None`: the navigator is not measured.
     navigator: Option<NavigatorLoad>,
 }
 

@@ -397,8 +397,8 @@ impl HrrBench {
     }
 }
 
-/// Rows of ordinary numbers. They repeat with a prime period, so that no two rows are equal: equal rows would
-/// make the best match easy to find.
+/// Rows of ordinary numbers. The numbers repeat with a prime period, so that no two rows are equal: equal
+/// rows would make the best match easy to find.
 fn numbers(family: u64, dim: Dim, batch: usize) -> Vec<f32> {
     let draw = |i: usize| uniform(family, Stream::Stimulus, (i % 65_521) as u64) - 0.5;
     (0..batch * dim.get()).map(|i| draw(i) as f32).collect()

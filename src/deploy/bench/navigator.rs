@@ -13,11 +13,13 @@ use std::f64::consts::TAU;
 /// Each ranger has a new reading in two cycles of five: a reading every 50 ms, a cycle every 20 ms.
 const ROUND: u64 = 5;
 const FRESH: [u64; 2] = [0, 2];
-/// Discs around the robot, their radius, and half the side of the square in which they are; metres.
+/// Number of discs drawn around the robot, their radius, and half the side of the square that contains them,
+/// both in metres.
 const DISCS: u64 = 40;
 const DISC_RADIUS: f64 = 0.1;
 const AROUND: f64 = 5.0;
-/// Radius of the circle on which the robot drives, and how far from it every disc's centre is; metres.
+/// Radius of the circle on which the robot drives, and the least distance of a disc's centre from that
+/// circle, both in metres.
 const CIRCLE: f64 = 1.5;
 const FREE: f64 = 0.5;
 /// Time from one cycle to the next, and the speed: 10 mm a cycle.

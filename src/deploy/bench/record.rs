@@ -24,7 +24,7 @@ const TURN: Span = Span::from_millis(500);
 const WARM_UP_TURNS: u64 = 4;
 /// How often the slow thread drains the trace, as in a run.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
-/// How long the end waits for the disk.
+/// How long to wait for the disk at the end.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The recorder may add at most this to the median of a tick's own work, microseconds.
@@ -60,7 +60,7 @@ pub struct RecordFigures {
     pub passing: Span,
     /// What the recorder wrote and lost.
     pub status: RecordingStatus,
-    /// What the system granted each thread.
+    /// The rights that the system granted each thread.
     pub granted: Vec<(&'static str, Granted)>,
 }
 

@@ -38,11 +38,11 @@ use std::time::Duration;
 const TURN: Span = Span::from_millis(250);
 /// Cycles of each block that do not count: they find the caches as the other kind left them.
 const WARM_UP: u64 = 2;
-/// The link must be joined by then; the brain measures its board first, for two seconds at most.
+/// Time within which the robot must join its brain, which first measures the board for two seconds at most.
 const JOINED_WITHIN: Span = Span::from_millis(20_000);
 /// Admits the one robot however slow this machine is.
 const NO_LIMIT: usize = 1 << 16;
-/// A datagram that is not back by then counts as lost.
+/// A datagram that has not come back within this time counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
 
 /// What is measured.
@@ -62,7 +62,7 @@ pub struct Trips {
     pub round_trip_us: Option<Latency>,
     /// Requests without an answer in time.
     pub lost: u64,
-    /// Processor time of this process per second of its blocks, without the compute time: the share of a
+    /// Processor time of this process per second of these blocks, without the compute time: a share of one
     /// core.
     pub share: f64,
 }
@@ -74,7 +74,7 @@ pub struct TetherFigures {
     pub link: Trips,
     /// The echo.
     pub echo: Trips,
-    /// What the threads were granted.
+    /// The rights that the threads were granted.
     pub granted: Vec<(&'static str, Granted)>,
 }
 

@@ -12,7 +12,7 @@ const MOST_ITEMS: usize = 256;
 /// Values within one entry of a list, at any depth. A starting curve of 32 points has 100. The limit matters
 /// because `like` copies entries.
 const MOST_VALUES: usize = 256;
-/// Bytes in a key. Names have at most 32.
+/// Bytes in a key. Names have at most 32 bytes.
 const LONGEST_KEY: usize = 64;
 /// Bytes in a string. The reader accepts at most 100 characters.
 const LONGEST_STRING: usize = 1_000;

@@ -31,8 +31,8 @@ use crate::decision::reflex::MAX_RULES;
 use claims::Claims;
 use wires::Wiring;
 
-/// Shortest and longest control period in milliseconds. 2 kHz is more than a wake-up on a real-time kernel
-/// can keep; a loop slower than once a second keeps no robot safe.
+/// Shortest and longest control period in milliseconds. 2 kHz is more than the wake-ups of a real-time
+/// kernel can sustain; a loop slower than once a second keeps no robot safe.
 const PERIOD_MS: std::ops::RangeInclusive<f64> = 0.5..=1000.0;
 
 /// Reads `table`; returns `None` if any error makes the board unusable.

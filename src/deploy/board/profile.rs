@@ -1,4 +1,5 @@
-//! Profiles of em-brain clients as TOML: which values their vectors have, and what each is on a board.
+//! Profiles of em-brain clients as TOML: which values their vectors contain, and what each corresponds to on
+//! a board.
 
 use crate::base::time::Span;
 use crate::runtime::em_brain::profile::{Draft, DraftMotor, DraftSensor};

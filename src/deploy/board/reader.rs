@@ -32,7 +32,7 @@ pub struct Section<'a> {
     open: Cell<bool>,
     /// The board chooses the names of its keys.
     free: Cell<bool>,
-    /// An error about the whole section is already reported, so its consequences are not.
+    /// An error about the whole section is already reported, so its consequences are not reported.
     muted: Cell<bool>,
 }
 
@@ -219,7 +219,7 @@ impl<'a> Section<'a> {
             |node| items(node)?.iter().map(|item| text(item).map(str::to_string)).collect(),
         )
     }
-    /// One of `choices`, by name. `what` says what they are, for messages.
+    /// One of `choices`, by name. `what` is what messages call them.
     pub fn choice<T: Copy>(
         &self,
         key: &str,

@@ -17,7 +17,8 @@ const METRES: RangeInclusive<f64> = 0.0..=100.0;
 /// Maximum number of discs, of boxes and of walls in a world: each adds time to every ray and every step of
 /// the simulator.
 const MOST: usize = 2_000;
-/// Space that the start must have around the middle of the rear axle: half the width of a small robot.
+/// Distance that the middle of the rear axle must have from every disc at the start: half the width of a
+/// small robot. Boxes and ledges are checked at that point only.
 const START_FREE_M: f64 = 0.05;
 
 /// Why a world could not be loaded.
@@ -165,7 +166,7 @@ fn too_many(root: &Section<'_>, key: &str, found: usize) {
     }
 }
 
-/// Checks that the start is free: no disc, box or ledge is there.
+/// Checks that the start is free: no disc, box or ledge overlaps it.
 fn free(root: &Section<'_>, plan: &WorldPlan) {
     let world = World::new(&SimPlan { world: Some(plan.clone()), ..SimPlan::default() }, 0);
     let [x, y] = plan.start;

@@ -12,9 +12,9 @@ use hdrhistogram::Histogram;
 
 /// Number of sleeps, and of echoes: enough for a 99th percentile with ten samples beyond it.
 const SAMPLES: u32 = 1000;
-/// Length of a sleep, and time from echo to echo: as often as a fast control loop wakes.
+/// Length of a sleep, and time from echo to echo: the period of a fast control loop.
 const PERIOD: Span = Span::from_millis(1);
-/// An edge that has not arrived over a wire by then is lost.
+/// An edge that has not arrived over a wire within this time is lost.
 const TIMEOUT: Span = Span::from_millis(20);
 /// This many lost echoes in a row at the start mean that there is no wire.
 const NO_WIRE: u64 = 5;
@@ -26,7 +26,7 @@ pub(super) struct Floors {
     pub echoes_lost: u64,
 }
 
-/// Measures both baselines. Occupies the lines of stimulus and sensor for that time.
+/// Measures both baselines. Holds the lines of stimulus and sensor until it returns.
 pub(super) fn measure(hardware: &dyn Hardware, lines: Loop, clock: &dyn Clock) -> Result<Floors, HilError> {
     let watched = Usage::Watched { bias: Bias::AsIs, debounce: Span::ZERO };
     let held = [

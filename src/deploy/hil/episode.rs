@@ -23,11 +23,11 @@ const QUIET: Span = Span::from_millis(5);
 /// A line with at least this many edges within [`WINDOW`] carries pulses; a level changes once or twice.
 const PULSES: u32 = 8;
 const WINDOW: Span = Span::from_millis(50);
-/// A motor that still turns after this time ignored the stop: many times what any board allows.
+/// A motor that still turns after this time ignored the stop: many times longer than any board allows.
 const TIMEOUT: Span = Span::from_millis(200);
-/// Time in which the runtime sets up its devices and starts to drive. Servos are centred one after the other.
+/// Time within which the runtime sets up its devices and starts to drive. Servos are centred one by one.
 const START_WITHIN: Span = Span::from_millis(10_000);
-/// Time in which the wheels turn again after a stimulus, normally a few field periods.
+/// Time within which the wheels must turn again after a stimulus; normally it takes a few field periods.
 const AGAIN_WITHIN: Span = Span::from_millis(2_000);
 
 /// Fixed, so that every run has the same phases.

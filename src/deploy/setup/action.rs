@@ -26,7 +26,7 @@ pub enum SetupAction {
         /// Its target.
         to: String,
     },
-    /// Change a setting of the running kernel; other files keep it after a reboot.
+    /// Change a setting of the running kernel; after a reboot, other files set it.
     Set {
         /// Path of the setting.
         path: PathBuf,

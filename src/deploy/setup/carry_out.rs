@@ -67,8 +67,8 @@ pub fn apply(
     Ok(count)
 }
 
-/// Undoes all changes in the journal, newest first, and returns how many. A file or setting that was
-/// edited since stays as it is, and so does its journal entry.
+/// Undoes all changes in the journal, newest first, and returns how many it undid. A file or setting that
+/// was edited since stays as it is, and so does its journal entry.
 pub fn undo(root: &Path, programs: &dyn Programs, seen: Seen) -> Result<usize, CarryOutError> {
     if !root.join(super::journal::FOLDER).exists() {
         return Ok(0);

@@ -131,8 +131,8 @@ fn only(root: &Path) -> Result<Chosen, NoBoard> {
     }
 }
 
-/// The robot's file for a built-in board. It inherits the board, so that `calibrate` can add its results and
-/// improvements of the board in a later version reach the robot.
+/// The robot's file for a built-in board. It inherits the board, so that `calibrate` can add its results to
+/// the file and the robot still gets the improvements that a later version makes to the board.
 fn text_of(name: &str) -> String {
     format!(
         "# This robot's own board. 'ganglion setup' wrote it; 'ganglion calibrate' adds what it measures.\n\

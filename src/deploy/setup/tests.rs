@@ -59,7 +59,7 @@ fn cut(count: &mut usize, steps: usize) -> ControlFlow<()> {
     if *count == steps { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// Undoes everything. Returns how many changes, and which were left alone.
+/// Undoes everything. Returns how many changes were undone, and which were left alone.
 fn take_back(tree: &Tree) -> (usize, Vec<String>) {
     let mut left = Vec::new();
     let count = undo(tree.root(), &InTree::new(tree.root()), &mut |step| {

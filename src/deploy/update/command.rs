@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// For programs that only read a file or two.
+/// Time limit for programs that only read a file or two.
 pub const SHORT: Duration = Duration::from_secs(30);
-/// For dpkg, and for a service that starts: its own time limits are shorter.
+/// Time limit for dpkg, and for starting a service, whose own time limits are shorter.
 pub const LONG: Duration = Duration::from_secs(180);
 /// How often a running program is polled.
 const LOOK: Duration = Duration::from_millis(20);
-/// Kept bytes of each stream. The rest is read and dropped, so that the program never blocks on output.
+/// Bytes kept of each stream. The rest is read and dropped, so that the program never blocks on output.
 const KEPT: usize = 256 << 10;
 /// A program that has ended may leave a child that keeps its streams open; they are read for this long.
 const REST: Duration = Duration::from_secs(1);

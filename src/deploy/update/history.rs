@@ -27,7 +27,7 @@ pub enum Event {
         phase: Phase,
         /// The installed version according to dpkg.
         installed: String,
-        /// Number of the attempt to go back that begins.
+        /// Number of the attempt to go back that begins now.
         attempt: u32,
     },
     /// The robot goes back to another version.

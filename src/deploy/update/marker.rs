@@ -146,8 +146,8 @@ impl Marker {
         codec::replace(path, text.as_bytes()).map_err(at(path))
     }
 
-    /// Closes an update that has ended: moves the marker to its final path. The phase has already decided, so
-    /// a power cut before this changes nothing, and one in the middle leaves both files.
+    /// Closes an update that has ended: moves the marker to its final path. The phase has already decided the
+    /// outcome, so a power cut before this call changes nothing, and one during it leaves both files.
     pub fn close(&self, layout: &Layout) -> Result<(), UpdateError> {
         self.write_to(&layout.last())?;
         state::remove(&layout.marker())

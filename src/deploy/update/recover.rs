@@ -7,7 +7,8 @@ use super::state::{self, systemctl};
 use super::{Ended, Layout, Marker, Phase, UpdateError, Why, package, trial};
 use std::time::Duration;
 
-/// Attempts at an interrupted repair. A robot whose power fails in each of them should not continue forever.
+/// Maximum number of attempts at an interrupted repair: a robot whose power fails in each of them should not
+/// retry forever.
 const TRIES: u32 = 5;
 /// Time to queue the start of a unit, which is immediate.
 const QUEUE: Duration = Duration::from_secs(30);

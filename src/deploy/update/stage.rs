@@ -90,7 +90,7 @@ impl Incoming {
     fn take(layout: &Layout, package: &Path, signature: &Path) -> Result<Incoming, UpdateError> {
         let length =
             bounded_read::BoundedFile::open(package, package::LARGEST).map_err(at(package))?.length();
-        // Space for two: the copy, and the kept package.
+        // Space for two files: the copy, and the kept package.
         package::demand_space(&layout.state(), length.saturating_mul(2))?;
         let bytes = bounded_read::bytes(package, package::LARGEST).map_err(at(package))?;
         let signed = bounded_read::bytes(signature, SIGNATURE);

@@ -13,7 +13,7 @@ use std::fs::OpenOptions;
 /// Free space that a trial needs, as a multiple of the new version's size: room for its files in addition to
 /// the old ones, and the reserve for the way back.
 const ROOM: u64 = 3;
-/// Size of the reserve for going back, as a multiple of the same size.
+/// Size of the reserve for going back, as a multiple of the new version's size.
 const RESERVE: u64 = 2;
 /// How long the old version is watched after going back; it is already proven.
 const PROVEN: Span = Span::from_millis(3_000);

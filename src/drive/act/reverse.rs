@@ -13,7 +13,7 @@ pub(super) struct Reverse {
 }
 
 impl Reverse {
-    /// Records that for `elapsed` the robot went `backwards` or not; the next command lasts a `period`.
+    /// Records whether the robot went `backwards` during `elapsed`; the next command lasts a `period`.
     pub(super) fn note(&mut self, backwards: bool, elapsed: Span, period: Span, longest: Span) {
         let spent = if backwards { self.spent + elapsed } else { self.spent.less(elapsed) };
         self.spent = spent.min(longest);

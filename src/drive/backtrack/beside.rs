@@ -13,8 +13,8 @@ use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 const LEAP_M: f64 = 0.25;
 /// The rim of the cone, radians from its axis: 15 degrees for an HC-SR04.
 const RIM_RAD: f64 = 0.26;
-/// Within this angle of the axis, radians, and nearer than the echo by at least this much, metres, there is
-/// no obstacle: the angle is less than the rim's, the distance more than the noise.
+/// There is no obstacle within this angle of the axis, radians, that is nearer than the echo by at least this
+/// distance, metres: the angle is less than the rim's, the distance more than the noise.
 const SURE_RAD: f64 = 0.17;
 const SURE_M: f64 = 0.07;
 /// A turn of at least this much since the last echo of an obstacle shows on which side it left the cone,

@@ -9,7 +9,7 @@ use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 const PIECE_M: f64 = 0.01;
 /// Rounding may leave a remainder of this length, metres; it does not count as a piece.
 const LEAST_M: f64 = 1e-9;
-/// Maximum number of pieces: together 4 m, and no retreat is longer.
+/// Maximum number of pieces: 4 m in all, and no retreat is longer.
 const PIECES: usize = 400;
 /// The longest path that it can record, metres.
 pub const LONGEST_M: f64 = PIECE_M * PIECES as f64;

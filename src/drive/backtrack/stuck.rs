@@ -5,12 +5,12 @@
 /// Echoes of one scene differ by less than this, metres: three times a sonar's noise, and the size of its
 /// steps.
 const SAME_M: f64 = 0.01;
-/// The robot is stuck after this distance forwards, by its commands, without a change, metres: twelve seconds
-/// at a PiCar-X's pace. With half a metre, every robot that followed a wall of a room of 4 m by 3 m backed
-/// off for no reason, again and again.
+/// The robot counts as stuck when its commands have moved it this far forwards without a change of the echo,
+/// metres: twelve seconds at a PiCar-X's pace. With half a metre, every robot that followed a wall of a room
+/// of 4 m by 3 m backed off for no reason, again and again.
 const WAY_M: f64 = 2.5;
-/// Farther echoes are not used, metres: the far end of a large room, or nothing at all, may give an echo that
-/// does not change.
+/// Echoes from farther away than this are not used, metres: the far end of a large room, or nothing at all,
+/// may return an echo that does not change.
 const FAR_M: f64 = 2.0;
 
 /// The distance driven while the echo has stayed the same.
@@ -34,7 +34,7 @@ impl Stuck {
         }
     }
 
-    /// The distance that was commanded but not driven, metres, if it is stuck.
+    /// The distance that was commanded but not driven, metres, if the robot is stuck.
     pub fn not_gone(&self) -> Option<f64> {
         (self.way > WAY_M).then_some(self.way)
     }

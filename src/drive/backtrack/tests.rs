@@ -148,7 +148,8 @@ fn reverse_needs_a_path_of_confirmed_commands() {
     assert_eq!(rig.ask(BACK, ARMED, FREE).1, Limits::FREE);
     rig.drive(100, [-0.5, -0.5, 0.0], CONFIRMED);
     assert!(rig.ask(BACK, ARMED, FREE).1.backward.abs() < 1e-6, "the path is used up");
-    // At an edge no motion is left at all, which disarms; where forwards is allowed, it turns instead.
+    // At an edge no motion is left at all, so the robot is disarmed in the end; where driving forwards is
+    // allowed, it turns instead.
     assert!(!rig.ask(BACK, ARMED, held(Cause::Cliff)).1.allow_motion());
     let (request, limits) = rig.ask(BACK, ARMED, FREE);
     assert!(near(request, [0.35, 0.35, -1.0]) && limits.forward > 0.0, "{request:?}");

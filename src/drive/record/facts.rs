@@ -5,21 +5,13 @@ use crate::base::plan::Board;
 use crate::base::time::Span;
 use std::collections::BTreeMap;
 
-/// Keys of the metadata that a replay needs, with their meaning.
-pub const KEYS: [(&str, &str); 7] = [
-    ("format", "version of the exact slots"),
-    ("board", "name of the board"),
-    ("digest", "BLAKE3 of its effective values"),
-    ("auto_arm", "whether the run was allowed to arm by itself"),
-    ("simulated", "whether the board ran in the simulator"),
-    ("rung", "the quality level of every cycle, if it was fixed"),
-    ("resumed", "whether its field began with a saved state"),
-];
-
 /// The facts.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Metadata by key: [`KEYS`], and others for human readers.
+    /// Metadata by key. A replay needs `format` (version of the exact slots), `board` (its name), `digest`
+    /// (BLAKE3 of its effective values), `auto_arm` (whether the run was allowed to arm by itself),
+    /// `simulated`, `rung` (the quality level of every cycle, if it was fixed) and `resumed` (whether the
+    /// field started from a saved state). The others are for human readers.
     pub words: BTreeMap<String, String>,
     /// The board's effective values, as a board file that can be loaded again.
     pub board: String,

@@ -68,11 +68,10 @@ mod tests {
     use crate::field::state::{Learned, Live, StateError};
     use crate::field::{Failure, FieldInput, FieldOutput};
     use crossbeam_channel::bounded;
-    use std::cell::Cell;
 
     /// An engine that can or cannot save, and that calls `meanwhile` during a save.
     struct Saver<F: Fn() + Send> {
-        saves: Cell<bool>,
+        saves: bool,
         meanwhile: F,
     }
 
@@ -85,7 +84,7 @@ mod tests {
         }
         fn save(&mut self, _: &mut Live) -> bool {
             (self.meanwhile)();
-            self.saves.get()
+            self.saves
         }
         fn restore(&mut self, _: &Live) -> Result<(), StateError> {
             Ok(())
@@ -109,21 +108,20 @@ mod tests {
         let buffers = Buffers { count: 1, bytes: 0, thread: "copy" };
         let (sender, _) = start(&board(8), buffers, |_| true, write).expect("a thread");
         let mut schedule = SnapshotSchedule::when_asked(sender, asked.clone());
-        let mut engine = Saver { saves: Cell::new(false), meanwhile: || () };
+        let mut engine = Saver { saves: false, meanwhile: || () };
         let mut is_still_asked = |engine: &mut dyn FieldEngine| {
             schedule.maintain(engine, Instant::ZERO);
             asked.load(Ordering::Acquire)
         };
-        assert!(!is_still_asked(&mut engine), "nobody asked");
+        assert!(!is_still_asked(&mut engine), "no copy was requested");
         asked.store(true, Ordering::Release);
         assert!(is_still_asked(&mut engine), "the engine cannot save now");
-        // Somebody asks again while the engine saves: that needs another copy.
+        // A second request arrives while the engine saves: it needs another copy.
         let again = asked.clone();
-        let mut asking =
-            Saver { saves: Cell::new(true), meanwhile: move || again.store(true, Ordering::Release) };
+        let mut asking = Saver { saves: true, meanwhile: move || again.store(true, Ordering::Release) };
         assert!(is_still_asked(&mut asking), "asked again");
         written.recv().expect("the first copy");
-        engine.saves.set(true);
+        engine.saves = true;
         assert!(is_still_asked(&mut engine), "the writer has the only buffer");
         release.send(()).expect("the writer waits");
         while is_still_asked(&mut engine) {
@@ -131,6 +129,6 @@ mod tests {
         }
         written.recv().expect("the second copy");
         drop(release);
-        assert!(!is_still_asked(&mut engine) && written.is_empty(), "nobody asked again");
+        assert!(!is_still_asked(&mut engine) && written.is_empty(), "no third copy was requested");
     }
 }

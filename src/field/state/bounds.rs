@@ -2,8 +2,8 @@
 //! checking numbers from a file. No run can produce a number beyond them.
 //!
 //! Sensors and predictions are within -1..=1 (step 0, step 6), so their errors and changes are within 2, and
-//! the means of the squares within 4. The rest concerns the least squares of step 6, with n regressors x,
-//! which learn in every cycle or, at lower quality levels, in every few cycles:
+//! the means of the squares within 4. The remaining bounds concern the least squares of step 6, with n
+//! regressors x, which learn in every cycle or, at lower quality levels, in every few cycles:
 //!
 //! - W minimises C = sum of mu^age (d - W x)^2 + c_j W_j^2. Its cost is at most that of W = 0, which
 //!   is at most 4 per observation, for at most min(observations so far, 1 / (1 - mu)) of them.
@@ -67,8 +67,8 @@ fn learnt_every() -> u64 {
     TABLE.iter().map(|work| work.learn_every).max().unwrap_or(1)
 }
 
-/// The smallest ridge on a weight, if each observation keeps a share of the earlier ones between `seldom` and
-/// `often`.
+/// The smallest ridge on a weight, if the share of older knowledge kept by each observation is between
+/// `seldom` and `often`.
 fn least_ridge(n: usize, often: f64, seldom: f64) -> f64 {
     let n = n as f64;
     let kept = libm::pow(seldom, n);

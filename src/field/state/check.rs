@@ -12,8 +12,8 @@ use crate::field::shape::{
 };
 use std::fmt;
 
-/// How far a cell may exceed 1 - beta, and a unit vector the length 1: the f32 rounding of the engine that
-/// saved it.
+/// How far a cell may exceed 1 - beta, and a unit vector's length may exceed 1: the f32 rounding of the
+/// engine that saved it.
 const ROUNDING: f64 = 1e-5;
 
 /// Why an engine refuses a state.

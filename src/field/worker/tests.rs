@@ -136,7 +136,7 @@ fn one_snapshot_is_handed_over_per_interval_and_one_at_the_end() {
     let counts = writer.end(Duration::from_secs(60));
     let _ = std::fs::remove_file(&path);
     let _ = std::fs::remove_file(previous_of(&path));
-    // After 1, 2 and 3 s and at the end; with a slow disk one may be skipped.
+    // Snapshots are due after 1, 2 and 3 s and at the end; on a slow disk, some may be skipped.
     assert_eq!((counts.written + counts.skipped, counts.failed), (4, 0), "{counts:?}");
 }
 

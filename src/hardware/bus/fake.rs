@@ -19,7 +19,7 @@ enum Part {
 #[derive(Clone, Debug)]
 struct Scripted {
     address: u8,
-    /// The expected transfer, or the fault with which the next one fails, whatever it is.
+    /// The expected transfer, or the fault with which the next transfer fails, whatever that transfer is.
     outcome: Result<Vec<Part>, BusFault>,
 }
 
@@ -236,7 +236,7 @@ pub struct Set {
     pub at: Instant,
 }
 
-/// Lines on virtual time: sets are recorded, levels and edges are scripted.
+/// Lines in virtual time: sets are recorded, levels and edges are scripted.
 #[derive(Debug)]
 pub struct FakeGpio {
     clock: Arc<SimClock>,
@@ -253,7 +253,7 @@ impl FakeGpio {
         let (levels, broken) = (BTreeMap::new(), BTreeMap::new());
         FakeGpio { clock, sets: Vec::new(), levels, edges: VecDeque::new(), broken }
     }
-    /// Gives `line` this level until it is driven or an edge on it is delivered.
+    /// Holds `line` at this level until it is driven or an edge on it is delivered.
     pub fn level(mut self, line: Line, high: bool) -> FakeGpio {
         self.levels.insert(line, high);
         self

@@ -43,8 +43,8 @@ pub trait Actuators: Send {
         self.stop(ports)
     }
     /// Stops the motors by a line alone, whatever the bus does: the controller's reset, its output-enable,
-    /// the enable line. Returns whether a line did; this lasts until the next [`Actuators::initialise`].
-    /// Motors without such a line, or with one that cannot be set, keep running.
+    /// the enable line. Returns whether a line stopped them; they then stay off until the next
+    /// [`Actuators::initialise`]. Motors without such a line, or with one that cannot be set, keep running.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let _ = ports;
         false
@@ -74,7 +74,7 @@ pub struct Motors<P> {
     servos: heapless::Vec<Placed<Aimed>, MAX_MOTORS>,
 }
 
-/// A servo, and its position: the last command written to it. 0, straight, before the first one.
+/// A servo, and its position: the last command written to it, and 0 (straight) before the first one.
 #[derive(Clone, Copy, Debug)]
 struct Aimed {
     servo: Servo,
@@ -96,7 +96,7 @@ impl<P: Pulses> Motors<P> {
     pub fn on(motors: &[MotorPlan], pulses: P) -> Motors<P> {
         let mut all = Motors { pulses, drives: heapless::Vec::new(), servos: heapless::Vec::new() };
         for (place, plan) in motors.iter().enumerate() {
-            // These lists are as long as a command.
+            // Each list has room for as many motors as a command.
             if let Some(motor) = DcMotor::of(&plan.kind) {
                 let _ = all.drives.push(Placed { place, motor });
             } else if let Some(motor) = Servo::of(&plan.kind) {
@@ -126,8 +126,8 @@ impl<P: Pulses> Actuators for Motors<P> {
     }
 
     /// Executes `command`: drive motors first, each even if the previous one failed; then servos; then
-    /// registers that have not been written for a long time. Stops motors beyond the command's end. Returns
-    /// the first fault; the next command writes again what failed.
+    /// registers that have not been written for a long time. Motors that the command does not cover are
+    /// stopped. Returns the first fault; the next command repeats the writes that failed.
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let wanted = |place: usize| command.used().get(place).copied().unwrap_or(0.0);
         let mut outcome = Ok(());

@@ -45,9 +45,9 @@ impl<'a> Adapter<'a> {
         self.until = self.clock.now() + timeout;
         self
     }
-    /// Makes answers that `check` refuses fail as impossible. It checks reads that follow the selection of a
-    /// register without a write to it: after a written byte, a chip answers for a different register or for
-    /// none.
+    /// Makes a read fail as impossible if `check` refuses its answer. It checks reads that follow the
+    /// selection of a register without a write to it: after a written byte, a chip answers for a different
+    /// register or for none.
     pub fn checked(mut self, check: Check<'a>) -> Adapter<'a> {
         self.check = check;
         self

@@ -1,9 +1,9 @@
 //! ADS1115 converter (Texas Instruments SBAS444D): volts on its four inputs against ground. The ads1x1x crate
-//! sets it up and writes the settings word by word; this file reads it.
+//! sets it up and writes the settings word by word; this file does the reading.
 //!
 //! With one input in use, the chip converts continuously and a poll takes the newest result without waiting.
-//! With several inputs, each poll starts a conversion for each, because a result from the previous poll would
-//! be out of date. This takes 1.3 ms per input, during which the bus does nothing else.
+//! With several inputs, each poll starts a conversion for every input, because a result from the previous
+//! poll would be out of date. This takes 1.3 ms per input, during which the bus does nothing else.
 
 use super::adapter::Adapter;
 use super::{DeviceFault, Polled, Ports, Say};
@@ -24,8 +24,8 @@ const SINGLE_SHOT: u16 = 1 << 8;
 const RATE: u16 = 0b111 << 5;
 /// Comparator off.
 const NO_ALERT: u16 = 0b11;
-/// Time of one conversion at 860 a second, 10 % slow (the data sheet's tolerance), plus the start from sleep
-/// (25 us).
+/// Time of one conversion at 860 per second if the chip is 10 % slow (the data sheet's tolerance), plus the
+/// wake-up from sleep (25 us).
 const CONVERTED: Span = Span::from_micros(1_320);
 /// Counts from 0 V to the end of the range.
 const FULL: f32 = 32_768.0;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn counts_match_the_data_sheet() {
-        // Table 3 of SBAS444D: 7FFFh is the end of the range, 1 count of 4.096 V is 125 uV.
+        // Table 3 of SBAS444D: 7FFFh is the end of the range, 1 count in the 4.096 V range is 125 uV.
         let said = |counts| polled(&mut alone(), &mut continuous(counts)).0[0].1;
         assert_eq!(said(8000), Ok(3.0));
         assert_eq!(said(1), Ok(3.0 * 125e-6));

@@ -1,5 +1,5 @@
-//! A bench for tests of polled devices: ports around a script, the values that the device reports, and a chip
-//! whose set-up is too long for a script.
+//! A bench for tests of polled devices: scripted ports, the values that the device reports, and a chip whose
+//! set-up is too long for a script.
 
 use super::vl53l0x::FIRST_ADDRESS;
 use super::{DeviceFault, Polled, Ports};

@@ -13,8 +13,8 @@ pub const PWM_HZ: f64 = 1758.0;
 /// A duty smaller than one count of the coarsest chip counts as zero.
 const LEAST_DUTY: f32 = 1.0 / 4095.0;
 
-/// On-time share of the PWM for the magnitude of `duty`: zero for a duty near zero, otherwise from
-/// `min_duty`, below which the motor only hums, up to 1.
+/// On-time share of the PWM for the magnitude of `duty`: zero for a duty near zero, otherwise between
+/// `min_duty` (below which the motor only hums) and 1.
 pub fn share(duty: Duty, min_duty: f32) -> f32 {
     let size = Duty::clamped(duty.0).0.abs(); // NaN means stop
     if size < LEAST_DUTY { 0.0 } else { min_duty + (1.0 - min_duty) * size }
@@ -98,7 +98,8 @@ impl DcMotor {
                 pulses.drive(*pwm, share, ports)
             }
             Bridge::Pair { forward, backward } => {
-                // Both channels high would brake by short circuit, so the idle one goes low first.
+                // With both channels high, the motor would brake by short circuit, so the idle one goes low
+                // first.
                 let (driven, resting) = if wanted { (*forward, *backward) } else { (*backward, *forward) };
                 pulses.drive(resting, 0.0, ports)?;
                 pulses.drive(driven, share, ports)

@@ -54,7 +54,7 @@ pub enum DeviceFault {
         /// Register that reports it.
         register: u8,
     },
-    /// The device lost its settings (power loss, a reset of its own) and must be set up again.
+    /// The device lost its settings (power loss, or it reset itself) and must be set up again.
     Asleep {
         /// Register that reports it.
         register: u8,

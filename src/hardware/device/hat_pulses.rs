@@ -88,7 +88,7 @@ fn in_frames(
 }
 
 impl Pulses for HatPulses {
-    /// Resets the controller, stops the drive motors, then starts the timers; 220 ms.
+    /// Resets the controller, stops the drive motors, then starts the timers; takes 220 ms.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.registers.forget();
         self.registers.hat().reset(ports.gpio, ports.clock)?;

@@ -12,8 +12,8 @@
 //! line after 38 ms, others after 200 ms, some never. The rising edge distinguishes open space from a dead
 //! sensor: only a working module that received *this* trigger can produce it:
 //!
-//! - It rises after the trigger and does not fall for 40 ms: the module listened for longer than sound takes
-//!   for 4 m. Nothing is there: [`FARTHEST`].
+//! - It rises after the trigger and does not fall for 40 ms: the module listened for longer than an echo from
+//!   4 m takes. Nothing is there: [`FARTHEST`].
 //! - It is high when the next ping is due: the module is still busy with the last ping. `Busy`: no reading,
 //!   so that the last one ages.
 //! - It is high for 250 ms, longer than any module that ends its pulse: the line is stuck, or the module
@@ -50,7 +50,8 @@ const TRIGGER: Span = Span::from_micros(10);
 const RISE_WITHIN: Span = Span::from_micros(4_500);
 /// The module ends the pulse by itself after 38 ms; 2 ms are added for modules with a slow clock.
 const FALL_WITHIN: Span = Span::from_millis(40);
-/// Longest hold of a module that ends its pulse by itself, 200 ms, plus a quarter for its clock's error.
+/// Longest pulse of a module that ends its pulse by itself (200 ms), plus a quarter for the error of its
+/// clock.
 const LONGEST_HOLD: Span = Span::from_millis(250);
 /// Minimum time from one ping to the next, so that the first has faded (data sheet).
 const REST: Span = Span::from_millis(60);

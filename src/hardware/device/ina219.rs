@@ -109,8 +109,8 @@ mod tests {
 
     #[test]
     fn one_count_is_4_mv_of_bus_and_10_uv_of_shunt_voltage() {
-        // 11.98 V and 80 mV over 0.1 ohm: the worked example of the data sheet's shunt register (0x1F40 = 80
-        // mV).
+        // 11.98 V and 80 mV across 0.1 ohm: the worked example of the data sheet's shunt register (0x1F40 =
+        // 80 mV).
         let bus = (2995 << 3) | 0b10;
         let (said, outcome) = polled(&mut chip(), &mut reading(bus, 0x1F40));
         assert_eq!(outcome, Ok(()));

@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_data_sheets_worked_example_is_reproduced() {
-        // SBOS547A, table 5: 11.98 V is 0x2570, 20 mV over 2 mohm (10 A) is 0x1F40; 119.82 W.
+        // SBOS547A, table 5: 11.98 V is 0x2570, 20 mV across 2 mohm (10 A) is 0x1F40; 119.82 W.
         let outputs = [PowerQuantity::Volts, PowerQuantity::Amperes, PowerQuantity::Watts];
         let (said, outcome) = polled(&mut chip(&outputs), &mut reading(READY, 0x2570, 0x1F40));
         assert_eq!(outcome, Ok(()));

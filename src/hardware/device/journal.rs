@@ -20,9 +20,10 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 /// Bytes of answers that are kept. The longest set-up (VL53L0X) reads some eighty bytes and polls one of them
 /// in a loop, which [`TIMEOUT`] ends after five hundred polls.
 const ANSWERS: usize = 1024;
-/// Lines that a set-up sets or reads: a shut-down input goes down and up.
+/// Calls of a set-up that set or read a line: a shut-down input goes low and then high.
 const LINES: usize = 8;
-/// Transfers that no device acknowledged but that did not end the set-up: a chip may have its new address.
+/// Transfers that no device acknowledged but that did not end the set-up: a chip may already have its new
+/// address.
 const MISSES: usize = 4;
 /// Delay before the same transfer is repeated, as by a driver that polls its chip until it is ready.
 /// Calibrations take some milliseconds, so two more do not matter.

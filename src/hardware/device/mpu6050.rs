@@ -3,7 +3,7 @@
 //! crate does not read the temperature along with it. The chip must be mounted with x forward, y left, z up.
 //!
 //! Only the bytes that an output needs are read from the 14 of a sample, in at most two transfers: a motor
-//! stop waits for the transfer in progress, and may come before the other one. The chip freezes its registers
+//! stop waits for the transfer in progress, and may run between the two. The chip freezes its registers
 //! during a read, so each transfer belongs to one sample (section 4.17), and no vector is ever split over two
 //! transfers. If the chip signals its samples, acceleration and rotation are from the same sample: the next
 //! is a whole period away. If it is polled instead, they may be a millisecond apart, the chip's own period: a
@@ -46,7 +46,7 @@ const SLEEP: u8 = 1 << 6;
 /// Counts per g at +-4 g: a wheel on a door sill causes more than 2 g, and at 4 g the resolution is still a
 /// hundredth of a degree.
 const COUNTS_PER_G: f32 = 8192.0;
-/// Counts per degree a second at +-500: a small robot that turns on the spot reaches up to 300.
+/// Counts per degree per second in the +-500 range: a small robot that turns on the spot reaches up to 300.
 const COUNTS_PER_DEG_S: f32 = 65.5;
 /// Standard gravity, m/s^2.
 pub const G: f32 = 9.806_65;
@@ -129,7 +129,7 @@ pub struct Mpu6050 {
 
 impl Mpu6050 {
     /// The chip at `address` with these outputs. `rings`: the time between samples (1 to 256 ms, rounded down
-    /// to a whole millisecond), if the interrupt line is wired and pulses for each.
+    /// to a whole millisecond), if the interrupt line is wired and pulses for each sample.
     pub fn new(address: u8, outputs: Box<[ImuQuantity]>, rings: Option<Span>) -> Mpu6050 {
         Mpu6050 { address, outputs, rings }
     }
@@ -193,7 +193,7 @@ fn turns(quantity: &ImuQuantity) -> bool {
 }
 
 impl Polled for Mpu6050 {
-    /// Resets the chip and sets it up, 0.2 s.
+    /// Resets the chip and sets it up, which takes 0.2 s.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.identify(ports.i2c)?;
         let (mut delay, divider, rings) = (Delay(ports.clock), self.divider(), self.rings.is_some());

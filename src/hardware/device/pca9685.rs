@@ -189,7 +189,8 @@ impl Pca9685 {
 }
 
 impl Pulses for Pca9685 {
-    /// Switches everything off, puts the chip to sleep, sets its frequency and outputs, and wakes it; 1 ms.
+    /// Switches everything off, puts the chip to sleep, sets its frequency and outputs, and wakes it, which
+    /// takes 1 ms.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.asleep = true;
         self.channels = [None; CHANNELS];
@@ -322,7 +323,8 @@ mod tests {
 
     #[test]
     fn prescale_and_counts_match_the_data_sheet() {
-        // The worked example of the data sheet: 200 Hz is 30 (0x1E), which is also the power-on value.
+        // The worked example of the data sheet: 200 Hz needs a prescaler of 30 (0x1E), which is also the
+        // power-on value.
         assert_eq!([prescale(200.0), prescale(50.0), prescale(1526.0), prescale(24.0)], [30, 121, 3, 253]);
         assert_eq!(
             [pulse_counts(1500.0, 121), pulse_counts(500.0, 121), pulse_counts(1e9, 121)],

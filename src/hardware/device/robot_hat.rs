@@ -109,8 +109,8 @@ impl RobotHat {
         self.address
     }
 
-    /// Resets the chip and waits until it can answer, 220 ms. All pulses and timers are lost and must be
-    /// written again.
+    /// Resets the chip and waits until it can answer, which takes 220 ms. All pulses and timers are lost and
+    /// must be written again.
     pub fn reset(&self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<(), DeviceFault> {
         let line = self.reset;
         let fault = |fault| DeviceFault::Line { line, fault };
@@ -144,7 +144,7 @@ impl RobotHat {
     }
 
     /// Writes `frames` so that they arrive whole, whatever part of a frame the chip is waiting for: an
-    /// aborted frame left it in front of the first, second or third byte. Zeros complete the frame that it
+    /// aborted frame left it waiting for the first, second or third byte. Zeros complete the frame that it
     /// waits for; then the frames follow once for each of the three positions, and in the other two positions
     /// their bytes arrive as writes to register 0. The vendor's library has nothing behind that register.
     /// Afterwards the chip is at the same position as before.

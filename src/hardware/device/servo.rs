@@ -4,7 +4,7 @@
 use crate::base::plan::MotorKind;
 use crate::base::units::Degrees;
 
-/// Frames a second that a hobby servo expects.
+/// Frames per second that a hobby servo expects.
 pub const FRAME_HZ: f64 = 50.0;
 /// Pulse lengths at -90 and +90 degrees; linear in between.
 const PULSE_US: [f64; 2] = [500.0, 2500.0];

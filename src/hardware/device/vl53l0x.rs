@@ -30,7 +30,7 @@ pub const FARTHEST: Metres = Metres(1.2);
 const IDENTITY: u8 = 0xC0;
 const ADDRESS: u8 = 0x8A;
 const INTERRUPT_CLEAR: u8 = 0x0B;
-/// Interrupt status; after it the range status and, ten bytes on, the range in millimetres.
+/// Interrupt status, followed by the range status and, ten bytes on, the range in millimetres.
 const RESULT: u8 = 0x13;
 const RESULT_BYTES: usize = 13;
 /// A range of at least this many millimetres is the chip's mark for "no target".
@@ -40,8 +40,8 @@ const NO_TARGET_MM: u16 = 8190;
 const SHUT_DOWN: Span = Span::from_millis(1);
 const BOOT: Span = Span::from_millis(2);
 /// The set-up takes about 100 transfers and two calibrations of some milliseconds: 60 ms at 100 kHz. The
-/// driver's own time limits are tens of seconds. This limit is for a set-up in one go; in steps, the
-/// journal's applies.
+/// driver's own time limits are tens of seconds. This limit is for a set-up in one go; a set-up in steps has
+/// the journal's limit.
 const TIMEOUT: Span = Span::from_millis(250);
 /// One range takes 33 ms. A chip that returns none for this long is not ranging: it lost its settings.
 const RANGES_WITHIN: Span = Span::from_millis(250);
@@ -149,7 +149,8 @@ fn holds_both(pre_range: &Cell<u16>, register: u8, answer: &[u8]) -> bool {
 }
 
 impl Polled for Vl53l0x {
-    /// Shuts it down and up again, gives it its address, calibrates it and starts ranging; 0.1 s.
+    /// Shuts it down and starts it again, gives it its address, calibrates it and starts ranging; takes 0.1
+    /// s.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.power_cycle(ports)?;
         self.take_address(ports.i2c)?;

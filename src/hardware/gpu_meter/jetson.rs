@@ -18,7 +18,7 @@ use std::path::Path;
 const ZONES: [&str; 2] = ["gpu-thermal", "GPU-therm"];
 /// The monitor of the rails.
 const MONITOR: &str = "ina3221";
-/// The rail that feeds the GPU: of AGX modules, of NX and Nano modules, of older ones.
+/// The rail that feeds the GPU: on AGX modules, on NX and Nano modules, and on older modules.
 const RAILS: [&str; 4] = ["VDD_GPU_SOC", "VDD_CPU_GPU_CV", "VDD_GPU", "GPU"];
 /// Watts in a millivolt times a milliampere.
 const WATTS: f32 = 1e-6;

@@ -23,7 +23,7 @@ pub enum Unfit {
         /// Bytes that are free.
         free: usize,
     },
-    /// The rows would take more than [`super::MOST_OF_A_GPU`] of all the memory that the GPU has.
+    /// The rows would take more than [`super::MOST_OF_A_GPU`] of the GPU's total memory.
     Limit {
         /// Bytes that they would take.
         wanted: usize,

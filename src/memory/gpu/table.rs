@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Buffers begin at multiples of this, as the driver's own allocations do.
 const ALIGNMENT: usize = 256;
-/// Bytes of a number; below, bytes of an address or a key.
+/// Size of a number in bytes; the next constant is the size of an address or a key.
 pub const F32: usize = size_of::<f32>();
 const WORD: usize = size_of::<u64>();
 

@@ -1,5 +1,5 @@
 //! The map on its own thread: the thread that reads the trace feeds it, and the control server queries it.
-//! The tick waits for none of them: the map's readings reach it like those of any other sensor.
+//! The tick waits for none of these threads: the map's readings reach it like those of any other sensor.
 
 use super::{MOST_THINGS, Map, MapStatus, Scene};
 use crate::base::frame::Reading;

@@ -48,7 +48,8 @@ impl fmt::Display for Overload {
     }
 }
 
-/// Refuses `joining` if `threads` threads cannot compute it and the robots that are `present` in time.
+/// Refuses `joining` if `threads` threads cannot compute it in time together with the robots that are
+/// `present`.
 pub fn admit(threads: usize, present: impl Iterator<Item = Demand>, joining: Demand) -> Result<(), Overload> {
     let period = joining.period;
     let share = |demand: Demand| {

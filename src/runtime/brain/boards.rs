@@ -43,12 +43,12 @@ impl ServedBoard {
         })
     }
 
-    /// 99th percentile of the time of a cycle, measured once; `None`: not measured yet.
+    /// 99th percentile of the cycle time, measured once; `None`: not measured yet.
     pub fn cycle(&self) -> Option<Span> {
         self.cycle.get().copied()
     }
 
-    /// Measures the time of a cycle, unless that is done already.
+    /// Measures the cycle time, unless that was already done.
     pub fn prepare(self: &Arc<Self>) -> Result<Span, Unopened> {
         if let Some(cycle) = self.cycle() {
             return Ok(cycle);

@@ -5,7 +5,7 @@ use crate::field::remote::message::{CycleAnswer, Verdict};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Longer times count as this one, in ns: ten seconds is more than any deadline.
+/// Longer times are recorded as this value, in ns: ten seconds, more than any deadline.
 const LONGEST_NS: u64 = 10_000_000_000;
 /// Digits of a percentile: two keep a histogram below 30 kB per robot.
 const DIGITS: u8 = 2;
@@ -171,7 +171,7 @@ impl Counters {
     }
 }
 
-/// Cycles before a 99th percentile means something.
+/// Number of cycles needed for a meaningful 99th percentile.
 const ENOUGH: u64 = 200;
 
 impl Figures {

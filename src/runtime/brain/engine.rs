@@ -29,7 +29,7 @@ const SAVE_EVERY: Span = Span::from_millis(30_000);
 const LAST_SNAPSHOT: Duration = Duration::from_secs(3);
 /// Cycles before the measured ones: the first cycles touch memory and fill caches.
 const WARM_UP: u64 = 16;
-/// Cycles that are measured. The second longest counts, because the longest is the machine's fault.
+/// Cycles that are measured. The second longest counts, because the longest is blamed on the machine.
 const MEASURED: u64 = 100;
 /// Longest measurement: a cycle of a large field takes tens of milliseconds.
 const LONGEST_MEASUREMENT: Span = Span::from_millis(2_000);

@@ -7,8 +7,8 @@ use super::robots::RobotId;
 use crate::base::time::{Instant, Span};
 use crate::field::remote::message::CycleRequest;
 
-/// Cycles by which a robot may be ahead of its rate: after a stall of the network several arrive at once, of
-/// which the newest is worth computing.
+/// Cycles by which a robot may be ahead of its rate: after a network stall, several requests arrive at once,
+/// and the newest of them is worth computing.
 const BURST: u64 = 2;
 /// How much faster a robot's clock may be than the brain's, in percent: a crystal's error is a hundredth of
 /// that.
@@ -58,7 +58,7 @@ impl Queue {
         Queue { pending: None, running: false, period, on_time: Instant::ZERO }
     }
 
-    /// Makes `pending` the request that waits; returns whether an older one was never served.
+    /// Makes `pending` the waiting request; returns whether an older one was never served.
     pub fn offer(&mut self, pending: Pending) -> bool {
         self.pending.replace(pending).is_some()
     }

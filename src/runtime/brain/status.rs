@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A caller that does not read for this long is disconnected; a brain that does not answer for this long
 /// counts as hung.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest line that is read: about five times the line of 64 robots.
+/// Longest line that is read: about five times the length of the line for 64 robots.
 const LONGEST_LINE: u64 = 1 << 19;
 
 /// The status socket.

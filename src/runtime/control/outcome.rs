@@ -84,7 +84,8 @@ impl PendingRequest {
         if let Some(order) = self.order {
             return self.obeyed(order, sources, now, last);
         }
-        // After two slots: the first has read the request, and the second was decided after that.
+        // After two slots, the result is known: the first slot has read the request, and the second has acted
+        // on it.
         if status.slots >= self.slots + 2 {
             return Some(judge(self.ask, &status));
         }
@@ -124,7 +125,8 @@ impl PendingRequest {
         Some(ControlOutcome { done: false, why, may_pass: true })
     }
 
-    /// Withdraws an arming that has not happened, or an order, because no caller waits for it any more.
+    /// Withdraws a request to arm that has not taken effect, or an order, because no caller waits for it any
+    /// more.
     pub(super) fn withdraw(&self, sources: &Sources) {
         if self.ask == Ask::Arm {
             sources.requests.withdraw_arming(self.until);

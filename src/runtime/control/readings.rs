@@ -47,7 +47,7 @@ pub struct MotorStatus {
 pub struct Lateness {
     /// A slot that is later than this costs the next one: the control period, microseconds.
     pub limit_us: f64,
-    /// Slots by class; see [`LATENESS_BOUNDS_US`].
+    /// Number of slots in each class; see [`LATENESS_BOUNDS_US`].
     pub counts: Vec<u64>,
     /// Sum over all slots, microseconds.
     #[serde(default)]
@@ -57,7 +57,7 @@ pub struct Lateness {
 /// How long the answered cycles of the field took to compute, as a histogram over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CycleTimes {
-    /// Cycles by class; see [`CYCLE_BOUNDS_US`].
+    /// Number of cycles in each class; see [`CYCLE_BOUNDS_US`].
     pub counts: Vec<u64>,
     /// Sum over all cycles, microseconds.
     pub sum_us: f64,

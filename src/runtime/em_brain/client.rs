@@ -1,5 +1,5 @@
-//! The protocol with one client, without a socket: what each of its frames requests, and the frames that
-//! answer. The client sends first, and each of its frames is answered with one frame.
+//! The protocol with one client, without a socket: what each of its frames requests, and which frame answers
+//! it. The client sends first, and each of its frames is answered with one frame.
 
 use super::frame::{Frame, FrameFault, Kind};
 use super::profile::{BadVector, Profile};

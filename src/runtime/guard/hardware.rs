@@ -9,7 +9,7 @@ use crate::hardware::bus::{Edge, Gpio, Hardware, I2c, LineState, LineUse, OpenEr
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Wires, of which one line belongs to the guard.
+/// The wires of a board, one line of which belongs to the guard.
 pub struct GuardedHardware {
     inner: Arc<dyn Hardware>,
     link: Arc<Link>,

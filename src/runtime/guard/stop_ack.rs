@@ -3,7 +3,8 @@
 
 use crate::runtime::loop_status::LoopStatus;
 
-/// After this many slots, a slot that began after the request has seen it; one may have been in progress.
+/// After this many slots, at least one that began after the request has seen it; the first may have been in
+/// progress.
 const TAKEN_AFTER: u64 = 2;
 
 /// Progress of the newest stop, on one connection to one guard.

@@ -1,5 +1,5 @@
-//! The first value of a slot that differs between a record and a recording. Numbers are compared bit for bit,
-//! so zeros of different sign differ.
+//! Finds the first value of a slot that differs between a record and a recording. Numbers are compared bit
+//! for bit, so zeros of different sign differ.
 
 use crate::base::frame::Sample;
 use crate::base::plan::Board;

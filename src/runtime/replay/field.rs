@@ -91,7 +91,7 @@ pub struct FieldStart {
 pub struct FieldAnswers {
     /// Answers that are the same, up to rounding if a GPU computed them.
     pub equal: u64,
-    /// How many of these had motors that were replaced to reach a goal: their motors were not compared.
+    /// How many of these had their motors replaced in order to reach a goal; those motors were not compared.
     pub steered: u64,
     /// Answers before the first compared one, to requests made while the field's state was unknown.
     pub before: u64,

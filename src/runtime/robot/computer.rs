@@ -12,7 +12,8 @@ pub(super) struct SimulatedFile {
 }
 
 impl SimulatedFile {
-    /// The value of `sensor`. If the simulated computer has no such value, it is absent, as on a real one.
+    /// The value of `sensor`. A value that the simulated computer does not have is absent, as on a real
+    /// computer.
     pub(super) fn of(sensor: &SensorPlan) -> SimulatedFile {
         let absent = DeviceFault::Kernel { fault: BusFault::Absent };
         SimulatedFile { value: computer_value(sensor).ok_or(absent) }

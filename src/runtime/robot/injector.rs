@@ -18,7 +18,7 @@ pub(super) struct FaultInjector {
     pub faults: FieldFaults,
     /// The GPU's watch, if a GPU computes the field; its faults are injected there.
     pub watch: Arc<Watch>,
-    /// In virtual time, a cycle costs this times its modelled share. `None`: real time.
+    /// In virtual time, a cycle takes this time multiplied by its modelled share. `None`: real time.
     pub modelled: Option<Span>,
     pub clock: Arc<dyn Clock>,
 }

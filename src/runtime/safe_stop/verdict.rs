@@ -110,7 +110,7 @@ mod tests {
     const OURS: Holder = Holder { pid: Some(4711) };
     const UNSEEN: Holder = Holder { pid: None };
 
-    /// A stop was written, and there is no other process.
+    /// Findings in which a stop was written and there is no other process.
     fn quiet() -> StopFindings {
         StopFindings {
             board: "car".into(),
@@ -159,8 +159,8 @@ mod tests {
         assert!(!with(answers(false, Some(99), true), Some(OURS)));
         assert!(!with(answers(true, Some(99), true), Some(OURS)));
         assert!(!with(answers(false, Some(99), true), Some(UNSEEN)));
-        // The runtime that answers does drive: with another board file, or with the same board and an
-        // invisible process.
+        // The runtime that answers is the one that drives, with another board file, or with the same board
+        // and an invisible process.
         assert!(with(answers(false, Some(4711), true), Some(OURS)));
         assert!(with(answers(true, None, true), Some(OURS)));
         // A runtime of another robot.

@@ -1,4 +1,4 @@
-//! Drives lines to their levels and reads them back, where that moves nothing.
+//! Drives lines to their levels and reads them back, unless that would move something.
 
 use super::{Bench, Check, pads};
 use crate::base::plan::lines::name_of;

@@ -43,7 +43,7 @@ pub fn on_bus(bench: &Bench<'_>, bus: usize, silent: &[u8], i2c: &mut dyn I2c) -
     checks
 }
 
-/// Reads the sensors on their own lines, and those that the kernel reads.
+/// Reads the sensors that have their own lines, and those that the kernel reads.
 pub fn off_bus(bench: &Bench<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     for sensor in &bench.board.sensors {

@@ -20,7 +20,7 @@ use crate::hardware::device::robot_hat::{RESET_LOW, RESET_TAKES};
 pub(super) enum Reset {
     /// The board has no such controller.
     NoController,
-    /// It runs: the test released its reset line, and resets it afterwards.
+    /// It is running: the test released its reset line, and resets the controller afterwards.
     Released {
         gpio: Box<dyn Gpio>,
         line: Line,
@@ -87,7 +87,7 @@ impl Reset {
     }
 }
 
-/// Keeps the motors' controller out of reset while a program examines its bus; dropping this ends it.
+/// Keeps the motors' controller out of reset while a program examines its bus, until this value is dropped.
 pub enum Awake {
     /// It was not in reset, or the board has no such controller: nothing was touched.
     AsFound,

@@ -30,8 +30,8 @@ fn under_voltage(monitor: &Path) -> Option<Check> {
     })
 }
 
-/// The first counter is for under-voltage. The other two, for average and peak current, also rise without a
-/// fault in the fastest power mode.
+/// The first counter is for under-voltage. The other two, for average and peak current, also rise in the
+/// fastest power mode when nothing is wrong.
 fn over_current(monitor: &Path) -> Option<Check> {
     let count = |nth: u8| text(&monitor.join(format!("oc{nth}_event_cnt")))?.parse::<u64>().ok();
     let [first, average, peak] = [count(1)?, count(2).unwrap_or(0), count(3).unwrap_or(0)];

@@ -42,11 +42,11 @@ const MAGIC: [u8; 3] = *b"gnT";
 pub enum Kind {
     /// A robot asks to join.
     Join = 1,
-    /// The brain's answer to that.
+    /// The brain's answer to a join.
     Joined = 2,
     /// A request for a cycle.
     Up = 3,
-    /// The answer to a cycle's request.
+    /// The answer to a request for a cycle.
     Down = 4,
 }
 

@@ -29,7 +29,7 @@ pub const STATUS: &[u8] = b"?";
 const STATUS_MOST: usize = 4096;
 /// Maximum number of connections that have not sent their first message yet.
 const CALLERS: usize = 3;
-/// Datagrams or runtime messages that are read before the other side has its turn.
+/// Number of datagrams or runtime messages that are read before the other side gets its turn.
 const AT_ONCE: usize = 32;
 
 /// An event worth reporting.

@@ -2,9 +2,9 @@
 //! increasing counters.
 //!
 //! `snow` accepts replayed and reordered datagrams, and would seal twice with one counter; both are prevented
-//! here. A
-//! counter is compared before its datagram is opened, which is cheap, and stored after that, so that a forged
-//! datagram cannot advance it. [`Session::seal`] and [`Session::open`] do not allocate.
+//! here. A counter is compared before its datagram is opened, which is a cheap check, and stored only
+//! afterwards, so that a forged datagram cannot advance it. [`Session::seal`] and [`Session::open`] do not
+//! allocate.
 
 use super::Dropped;
 use super::datagram::{
@@ -61,8 +61,8 @@ impl Joining {
         Ok((datagram, Joining { key: key.id(), noise: Some(noise) }))
     }
 
-    /// Takes a datagram that may be the reply. A forged one changes nothing. Without a session, the brain
-    /// refused.
+    /// Takes a datagram that may be the reply. A forged one changes nothing. If no session is returned, the
+    /// brain has refused.
     pub fn answer(&mut self, datagram: &[u8]) -> Result<(JoinReply, Option<Session>), Dropped> {
         let header = Header::decode(datagram)?;
         if header.kind != Kind::Joined {

@@ -84,7 +84,7 @@ pub struct Parts {
     pub motor_link: MotorLink,
     /// Where records go.
     pub trace: rtrb::Producer<Record>,
-    /// Counts records that did not fit the ring.
+    /// Counts records that did not fit into the ring.
     pub records_dropped: Arc<AtomicU64>,
     /// The loop's status.
     pub loop_status: Arc<LoopStatusCell>,

@@ -27,7 +27,7 @@ pub(super) struct Decision {
 }
 
 impl Policy {
-    /// Decides about `frame`; `newest` is the field's newest answer.
+    /// Makes the decisions for `frame`; `newest` is the field's newest answer.
     pub fn decide(
         &mut self,
         frame: &Frame,

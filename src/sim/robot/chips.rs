@@ -79,7 +79,8 @@ pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
                 let noise = Noise::new(seed, NOISE_POWER + nth);
                 Chip::Monitor(PowerMonitor::new(chip, address, shunt_ohms, noise))
             }
-            // Created above or from the board itself. A new chip has no model: nothing answers there.
+            // Created above or from the board itself. A newly added chip has no model, so nothing answers at
+            // its address.
             SensorKind::Chip(_)
             | SensorKind::Lines(_)
             | SensorKind::File(_)

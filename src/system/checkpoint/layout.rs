@@ -22,7 +22,8 @@ pub fn layout<T: DeserializeOwned>() -> String {
             panic!("{}: {error} after {}", std::any::type_name::<T>(), tracer.text);
         }
         let Tracer { text, met, .. } = tracer;
-        // The last enum may be inside the others or beside them: it goes through all its variants first.
+        // The last enum may be nested in the others or separate from them: it goes through all its variants
+        // first.
         let Some(last) = met.iter().rev().find(|name| !enums[*name].done) else {
             let variants = enums.into_values().flat_map(|turn| turn.shown.into_values());
             return std::iter::once(text).chain(variants).collect::<Vec<_>>().join("\n");

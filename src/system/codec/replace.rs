@@ -1,5 +1,5 @@
-//! Replaces a file completely or leaves it as it was, even if the power fails at any moment. The program
-//! writes every file that it or a user reads again this way.
+//! Replaces a file completely or leaves it as it was, even if the power fails at any moment. Every file that
+//! the program or a user will read again is written this way.
 //!
 //! The new file is written beside the old one, under an unpredictable name that does not exist yet: an
 //! existing file or link of that name is neither followed nor reused. It gets the old one's mode and, if this
@@ -183,13 +183,13 @@ impl Drop for Fresh<'_> {
     }
 }
 
-/// Gives `file` the owner and the mode of `old`. If it cannot have the old group, it has another one, which
-/// gets only the permissions of other users.
+/// Gives `file` the owner and the mode of `old`. If the old group cannot be set, the file keeps its own
+/// group, which gets only the permissions of other users.
 fn resemble(file: &File, old: &Stat) -> io::Result<()> {
     let mut mode = old.st_mode & KEPT_MODE;
     let (now, wanted) = (file.metadata()?, (old.st_uid, old.st_gid));
     if (now.uid(), now.gid()) != wanted {
-        // Root may change the owner; the owner may change the group to another of its own.
+        // Root may change the owner; the owner may change the group to another one that it belongs to.
         let given =
             fchown(file, Some(wanted.0), Some(wanted.1)).or_else(|_| fchown(file, None, Some(wanted.1)));
         if given.is_err() {

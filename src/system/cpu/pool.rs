@@ -44,8 +44,8 @@ use worker::Worker;
 /// The caller's shortest timeout. A thread on another core needs about ten microseconds to wake and take a
 /// job, however short the job is.
 pub const LEAST_TIMEOUT: Span = Span::from_micros(20);
-/// While a job from more runs ago than this is out, the pool hands nothing out. A scheduler slice is shorter
-/// than this many runs of a large field (0.5 ms each), and the queues still fit into a page or two.
+/// While a job that is more than this many runs old is out, the pool hands nothing out. A scheduler slice is
+/// shorter than this many runs of a large field (0.5 ms each), and the queues still fit into a page or two.
 const MOST_RUNS_LATE: usize = 16;
 /// How long [`Pool::settle`] sleeps between two checks: short compared with the slice that it waits for.
 const SETTLE_CHECK: Duration = Duration::from_micros(200);
@@ -114,9 +114,9 @@ pub struct Pool<T> {
 }
 
 impl<T: PoolJob> Pool<T> {
-    /// A pool of `threads`, the caller being one (1..=`places`), for at most `places` jobs a run. If `cpus`
-    /// names cores, worker i stays on `cpus[i % len]`; `cpus[0]` is for the caller, which moves there itself.
-    /// The pool has fewer threads if the system refuses to start more: the results are the same.
+    /// A pool of `threads` threads including the caller (1..=`places`), for at most `places` jobs per run. If
+    /// `cpus` names cores, worker i stays on `cpus[i % len]`; `cpus[0]` is for the caller, which moves there
+    /// itself. The pool has fewer threads if the system refuses to start more: the results are the same.
     pub fn new(threads: usize, cpus: &[usize], places: usize) -> Pool<T> {
         let threads = threads.clamp(1, places.max(1));
         let capacity = (MOST_RUNS_LATE + 2) * places.max(1);
@@ -338,7 +338,7 @@ impl<T> Pool<T> {
         self.stand_ins
     }
 
-    /// Workers, from 1, that were not granted their core.
+    /// Workers (numbered from 1) that were not granted their core.
     pub fn refusals(&self) -> &[(usize, Refusal)] {
         &self.refusals
     }

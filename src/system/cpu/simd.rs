@@ -28,8 +28,8 @@ use x86::{Avx2, Avx512};
 pub trait Kernel {
     /// Its result.
     type Output;
-    /// Does the work. Has to be `#[inline(always)]`, and so has everything that it calls: only what is
-    /// inlined is compiled for the level.
+    /// Does the work. Must be `#[inline(always)]`, and so must everything that it calls: only inlined code is
+    /// compiled for the level.
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 

@@ -5,11 +5,11 @@ use super::Worker;
 use crate::base::time::Clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How many times a last call is tried if it panics. The cause of one panic may have passed (the transfer is
-/// no longer the first); after three it is taken as permanent.
+/// How many times a last call is tried if it panics. The cause of one panic may be gone (the transfer is no
+/// longer the first); after three panics it counts as permanent.
 const LAST_CALLS: u32 = 3;
 
-/// Whether the motors are known to have stopped at the end. Ordered: the later, the worse.
+/// Whether the motors are known to have stopped at the end. Ordered from best to worst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rest {
     /// There are no motors.

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The longest that a worker sleeps without checking for the request to end: ending takes at most this long.
+/// The longest time that a worker sleeps without checking for the request to end: ending takes at most this
+/// long.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// The time that workers get to end. Those that have not ended by then are abandoned (a hung transfer, a hung

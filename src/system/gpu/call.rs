@@ -36,8 +36,8 @@ pub(super) struct Line {
     context: Cell<CUcontext>,
 }
 
-/// State of a stream or an event while slowness is injected: for which work, and until when, "done" is held
-/// back.
+/// State of a stream or an event while slowness is injected: which work is not yet reported as done, and
+/// until when.
 #[derive(Default)]
 pub(super) struct Held(Cell<Option<(Instant, Instant)>>);
 

@@ -52,13 +52,13 @@ pub(super) struct Context {
 pub(super) struct Captured {
     /// The work that one replay requests.
     pub(super) each: Counts,
-    /// Events that the graph will use: they must live as long as it.
+    /// Events that the graph will use: they must live as long as the graph.
     pub(super) used: Vec<Rc<dyn Any>>,
     /// What each replay copies.
     pub(super) copies: Vec<Copy>,
 }
 
-/// A copy that was captured; its host memory lives as long as it.
+/// A captured copy, which keeps its host memory alive.
 pub(super) struct Copy {
     pub(super) page: Rc<Page>,
     pub(super) range: Range<usize>,
@@ -167,8 +167,8 @@ impl Drop for Context {
             // launch needs a stream, which would hold this context.
             self.line.release(Call::ModuleUnload, |d| unsafe { (d.module_unload)(module) });
         }
-        // SAFETY: created when it was opened, destroyed once. Everything created in it holds it, so nothing
-        // is left.
+        // SAFETY: created when it was opened, destroyed once. Everything created in this context holds a
+        // reference to it, so none of that exists any more.
         self.line.release(Call::ContextDestroy, |d| unsafe { (d.context_destroy)(self.raw) });
         self.line.end();
     }

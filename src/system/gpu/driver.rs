@@ -51,10 +51,9 @@ macro_rules! calls {
             fn resolve(library: &Library) -> Result<Driver, &'static str> {
                 Ok(Driver {
                     $($field: {
-                        // SAFETY: the type is that of the function of this name in NVIDIA's cuda.h of 12.6,
-                        // with enums as the 32-bit integers that they are in C; names carry the version of
-                        // their signature, which never changes under the same name. The library of 12.0, the
-                        // oldest driver supported, has all of them.
+                        // SAFETY: the type is that of the function of this name in cuda.h of CUDA 12.6, enums
+                        // being 32-bit integers as in C. A name carries its signature's version, which never
+                        // changes. CUDA 12.0, the oldest version supported, has all of these names.
                         unsafe { library.function(concat!($symbol, "\0").as_bytes()) }.ok_or($symbol)?
                     },)*
                 })

@@ -6,7 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Copies that one allocation tracks separately. Beyond that, all copies of one stream count as one.
+/// Number of copies that one allocation tracks separately. Beyond this number, all copies of one stream count
+/// as one.
 const KEPT: usize = 8;
 
 /// Progress of a stream, in copies.
@@ -16,7 +17,7 @@ pub(super) struct Progress {
     done: Cell<u64>,
 }
 
-/// A position in a stream: everything up to it.
+/// A position in a stream: all copies up to it.
 pub(super) struct StreamPosition {
     progress: Rc<Progress>,
     ticket: u64,
@@ -70,8 +71,8 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// Begins a copy. False: the copy must not begin, because a thread is using its range, or too many
-    /// streams copy at once.
+    /// Begins a copy. Returns false if the copy must not begin, because a thread is using its range, or too
+    /// many streams copy at once.
     pub(super) fn begin(&self, progress: &Rc<Progress>, range: Range<usize>, way: CopyDirection) -> bool {
         if self.is_looked_at(way) {
             return false;
@@ -94,15 +95,15 @@ impl Flights {
         self.is_written.get() || way == CopyDirection::Out && self.readers.get() > 0
     }
 
-    /// Begins reading a range. False: a copy is writing it.
+    /// Begins reading a range. Returns false if a copy is writing it.
     pub(super) fn read(&self, range: &Range<usize>) -> bool {
         let free = self.is_free(range, |way| way == CopyDirection::Out);
         self.readers.set(self.readers.get() + u32::from(free));
         free
     }
 
-    /// Begins writing a range. False: a copy is using it. An allocation has at most one writer, and no reader
-    /// beside it: the writer borrows the allocation.
+    /// Begins writing a range. Returns false if a copy is using it. An allocation has at most one writer, and
+    /// no reader at the same time: the writer borrows the allocation.
     pub(super) fn write(&self, range: &Range<usize>) -> bool {
         let free = self.is_free(range, |_| true);
         self.is_written.set(free);

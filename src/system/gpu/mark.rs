@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// Only its owner has to see it.
 const MODE: u32 = 0o600;
 
-/// A mark that this process holds until it drops it; `None` inside if another process holds it or it cannot
-/// be created.
+/// A mark that this process holds until it drops it; contains `None` if another process holds the mark or it
+/// cannot be created.
 pub(super) struct MarkFile(Option<(PathBuf, Flock)>);
 
 impl Drop for MarkFile {

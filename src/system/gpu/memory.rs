@@ -50,7 +50,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.context.pools.borrow_mut().retain(|(first, _)| *first != self.address);
-        // SAFETY: allocated in this context, freed once. The driver waits for what still uses it.
+        // SAFETY: allocated in this context, freed once. The driver waits for the work that still uses it.
         self.context.line.release(Call::Free, |d| unsafe { (d.free)(self.address) });
     }
 }

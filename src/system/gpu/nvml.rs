@@ -186,7 +186,7 @@ impl Nvml {
         // SAFETY: the library returned this card, and writes one structure of the declared form.
         let told = unsafe { load(self.card, &mut rates) } == 0;
         NvmlFigures {
-            // SAFETY: as above; writes one integer, as the three below.
+            // SAFETY: as above; writes one integer, as do the three below.
             temperature_celsius: ask(|value| unsafe { temperature(self.card, OF_THE_GPU, value) })
                 .filter(|celsius| *celsius <= MOST_CELSIUS)
                 .map(|celsius| celsius as f32),

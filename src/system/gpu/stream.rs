@@ -18,7 +18,7 @@ use super::image::Kernel;
 use super::memory::Pinned;
 use super::watch::Counts;
 
-/// Whose work comes first when the device has to choose.
+/// Which stream's work comes first when the device has to choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// The device's highest priority.

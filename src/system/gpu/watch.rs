@@ -10,11 +10,12 @@ use super::error::GpuError;
 /// Shared by the thread that calls the driver and those that watch it.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Number of the injected fault from 1, 0 for none; [`SPENT`] once an [`GpuFault::Error`] has struck.
+    /// Number of the injected fault, counted from 1; 0: none; [`SPENT`] once a [`GpuFault::Error`] has
+    /// struck.
     fault: AtomicU8,
     /// The context was lost by injection, and no other has been opened since.
     lost: AtomicBool,
-    /// Number of the call under way from 1; 0: none.
+    /// Number of the call under way, counted from 1; 0: none.
     under_way: AtomicU8,
     calls: AtomicU64,
     copies_in: AtomicU64,
@@ -26,7 +27,8 @@ pub struct Watch {
     device_allocations: AtomicU64,
     pinned_allocations: AtomicU64,
     failures: AtomicU64,
-    /// The last call that failed: its number from 1 in the upper half, its code in the lower one; 0: none.
+    /// The last call that failed: its number, counted from 1, in the upper half, its code in the lower half;
+    /// 0: none.
     failed: AtomicU64,
 }
 

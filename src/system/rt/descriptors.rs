@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 const MOST: usize = 16;
 
 /// Gives the calling thread its own table, in which only the standard streams and `keep` are open. Other
-/// files stay open for the other threads only, and what they open later is not visible here.
+/// files stay open for the other threads only, and files that they open later are not visible here.
 ///
 /// Call it first thing in a thread. From then on the thread must neither use nor close a descriptor that it
 /// did not open or `keep`, and must not pass one to another thread, where its number means nothing.

@@ -22,7 +22,7 @@ use serde::{Serialize, Serializer};
 
 use crate::base::plan::RtPlan;
 
-/// Which thread asks. It sets the offset from the board's priority.
+/// The thread that makes the request; it determines the offset from the board's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -36,11 +36,11 @@ pub enum Role {
     Lines,
     /// Values from kernel files: not a real-time thread, because a read may take a while.
     Slow,
-    /// The guard, its own process: above everything that it watches.
+    /// The guard, a separate process: above everything that it watches.
     Guard,
     /// Heartbeats to the guard: below the tick, so that a tick which never waits is seen to hang.
     Heartbeat,
-    /// The tether, its own process: below the tick, on whose core it may run.
+    /// The tether, a separate process: below the tick, on whose core it may run.
     Tether,
     /// The field engine: not a real-time thread; it may compute for as long as it needs.
     Field,
@@ -109,7 +109,7 @@ pub struct Refusal {
     pub errno: i32,
 }
 
-/// One refusal of each kind at most.
+/// At most one refusal of each kind.
 pub type Refusals = heapless::Vec<Refusal, 5>;
 
 /// What the calling thread has, read back from the kernel, and what it was refused.
@@ -147,7 +147,8 @@ pub fn become_real_time(plan: &RtPlan, role: Role) -> Granted {
 }
 
 /// Like [`become_real_time`], for a thread of the field with its own `core`, which only [`Role::Field`] may
-/// have. If that core is refused, the thread keeps off the tick's core, as it would without its own.
+/// have. If that core is refused, the thread keeps off the tick's core, as it would without a core of its
+/// own.
 pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Granted {
     let core = core.filter(|_| role == Role::Field);
     let mut asked = Refusals::new();

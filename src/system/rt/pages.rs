@@ -17,8 +17,9 @@ const SAYS: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 /// wasted.
 const SMALL_WASTE: usize = 2 << 20;
 
-/// The size of a large page as the kernel `said` it, where small ones have `page` bytes. If the kernel does
-/// not say, it is what one lowest-level page table maps: a small page full of entries of 8 bytes.
+/// The size of a large page as the kernel `said` it, given that small pages have `page` bytes. If the kernel
+/// does not report it, it is the memory that one lowest-level page table maps: a small page full of entries
+/// of 8 bytes.
 fn large(said: Option<&str>, page: usize) -> usize {
     let said = said.and_then(|text| text.trim().parse().ok());
     let is_sound = |size: &usize| size.is_power_of_two() && *size > page;

@@ -1,6 +1,6 @@
 //! The memory that this process may still take: what the machine has available, or less if a control group or
-//! the process itself has a limit. Code that takes a lot at once checks first, because the kernel grants any
-//! request and kills a process later, when it touches the memory.
+//! the process itself has a limit. Code that allocates a lot at once checks first, because the kernel grants
+//! any request and kills a process later, when it touches the memory.
 
 use crate::system::bounded_read;
 use rustix::process::{Resource, getrlimit};

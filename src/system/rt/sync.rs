@@ -62,7 +62,7 @@ mod watched {
         }
 
         impl Thread {
-            /// Ends its sleep, or the next one.
+            /// Ends the thread's sleep, or its next one.
             pub fn unpark(&self) {
                 *self.0.given.lock().unwrap() = true;
                 self.0.came.notify_one();

@@ -55,7 +55,7 @@ pub enum Taught {
     AsWhole,
 }
 
-/// With such a wide scale, an input is constant.
+/// With a scale this wide, an input is constant.
 const MUTE: Scale = Scale { low: -1e30, high: 1e30, curve: Curve::Linear };
 
 impl Arm {

@@ -91,7 +91,7 @@ mod tests {
         };
         let covered = (0..60).filter(|seed| covers(*seed)).count();
         assert!(covered >= 50, "{covered} of 60");
-        // Resampling rooms alone would make it look far more certain than it is.
+        // Resampling rooms alone would make the mean look far more certain than it is.
         let flat: Vec<Vec<f64>> = vec![simulated(3, 8, 20).concat()];
         let (pooled, crossed) = (Interval::of(&flat).unwrap(), Interval::of(&simulated(3, 8, 20)).unwrap());
         assert!(crossed.high - crossed.low > 1.5 * (pooled.high - pooled.low), "{crossed:?}, {pooled:?}");

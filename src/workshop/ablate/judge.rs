@@ -48,7 +48,7 @@ impl Run {
 #[derive(Debug, Default)]
 pub struct Spent {
     stages: [AtomicU64; STAGES.len()],
-    /// The whole cycles of the driver, and their number.
+    /// The total time of the driver's cycles, and their number.
     total: AtomicU64,
     cycles: AtomicU64,
 }

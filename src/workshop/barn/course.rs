@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// Radius of every disc, metres.
 const DISC_RADIUS_M: f64 = 0.075;
-/// Where a robot starts and where it has to go, in the course's coordinates; it looks along y.
+/// Where a robot starts and where it has to go, in the course's coordinates; it starts facing along y.
 const START: [f64; 2] = [-2.25, 3.0];
 const GOAL: [f64; 2] = [-2.25, 13.0];
 const HEADING_DEG: f64 = 90.0;

@@ -69,7 +69,7 @@ struct Witness {
     reversals: u64,
 }
 
-/// Below this speed, metres a second, the direction does not count: a robot at rest jitters.
+/// Below this speed, metres per second, the direction does not count: a robot at rest jitters.
 const MOVES_M_PER_S: f64 = 0.02;
 
 impl Witness {

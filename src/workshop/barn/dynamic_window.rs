@@ -1,5 +1,5 @@
 //! Dynamic window (Fox, Burgard, Thrun: "The dynamic window approach to collision avoidance", IEEE Robotics
-//! and Automation Magazine 4, 1997): among the speeds that the motors reach in time, those from which it can
+//! and Automation Magazine 4, 1997): of the speeds that the motors can reach in time and from which it can
 //! still stop before an obstacle, it takes the one with the best sum of heading, clearance and speed. It
 //! never drives backwards, so a car that has no room ahead stops.
 
@@ -15,16 +15,17 @@ const SPEED: f32 = 0.6;
 /// Clearance beyond this brings no further gain, metres.
 const CLEAR_M: f32 = 1.0;
 /// How far ahead in time it follows an arc, seconds, and the number of its points: at full speed they are 7
-/// cm apart, less than a disc of the course is wide.
+/// cm apart, less than the width of a disc of the course.
 const LOOK_S: f32 = 2.0;
 const POINTS: usize = 15;
-/// Time in which the motors must reach a speed, seconds, and what they can do: the ramp of the board.
+/// Time in which the motors must reach a speed, seconds, and the acceleration that they can reach: the ramp
+/// of the board.
 const WINDOW_S: f32 = 0.25;
 const ACCELERATION: f32 = 2.0;
 const TURN_ACCELERATION: f32 = 20.0;
-/// Fastest turn that it considers, radians a second.
+/// Fastest turn that it considers, radians per second.
 const FASTEST_TURN: f32 = 3.0;
-/// Candidates of either speed.
+/// Number of candidates for each speed.
 const SPEEDS: usize = 8;
 const TURNS: usize = 21;
 /// Free space around the body, metres.
@@ -36,7 +37,7 @@ const BRAKE: f32 = 1.0;
 #[derive(Clone, Debug)]
 pub struct DynamicWindow {
     body: Body,
-    /// Its last choice: metres a second, radians a second.
+    /// Its last choice: metres per second, radians per second.
     last: [f32; 2],
 }
 
@@ -84,7 +85,7 @@ impl Baseline for DynamicWindow {
         if goal_m < 0.05 {
             return Wish::STOP;
         }
-        // Each beam sees something on an arc; its middle and its ends represent it.
+        // What a beam sees lies on an arc, which is represented by its middle and its ends.
         let hits = around.beams.iter().filter_map(|beam| Some((beam, beam.hit()?)));
         let points: Vec<[f32; 2]> = hits
             .flat_map(|(beam, range)| {

@@ -20,7 +20,7 @@ const ALPHA_M: f32 = 0.2;
 /// Beyond this angle it turns on the spot, with this share of full speed.
 const SHARP: f32 = 1.0;
 const TURN_SPEED: f32 = 0.3;
-/// Distance at which it aims, metres.
+/// Distance of the point that it steers to, metres.
 const AIM_M: f32 = 0.4;
 
 /// The driver.
@@ -66,7 +66,7 @@ impl FollowGap {
     }
 
     /// The direction of the midpoint between the obstacles at the two ends of `gap`: compared with the middle
-    /// of the angle, it leans away from the nearer one.
+    /// of the angle, it leans away from the nearer obstacle.
     fn middle(gap: Gap, obstacles: &[Obstacle]) -> f32 {
         let end = |heading: f32| {
             let beside = |one: &&Obstacle| (one.bearing - heading).abs() < one.half + 1.5 * STEP;

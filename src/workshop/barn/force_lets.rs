@@ -13,7 +13,7 @@ const REPEL_RATE: f32 = 12.0;
 const REPEL_M: f32 = 0.3;
 /// Free space beside the body, metres.
 const MARGIN_M: f32 = 0.03;
-/// Time to contact that sets the speed, seconds, and the slowest speed, metres a second.
+/// Time to contact that sets the speed, seconds, and the slowest speed, metres per second.
 const AHEAD_S: f32 = 0.9;
 const SLOWEST: f32 = 0.05;
 /// Rangers within this angle of the heading look ahead.

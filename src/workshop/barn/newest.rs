@@ -9,7 +9,7 @@ pub trait Baseline: Send {
     fn drive(&mut self, around: &Surroundings, goal: [f64; 2]) -> Wish;
 }
 
-/// A baseline as a driver: it sees the newest reading of each ranger until there is another.
+/// A baseline as a driver: it sees the newest reading of each ranger until the next one arrives.
 #[derive(Clone, Debug)]
 pub struct Newest<B> {
     baseline: B,
@@ -38,7 +38,7 @@ impl<B: Baseline> Driver for Newest<B> {
     }
 }
 
-/// Drives forwards this fast, metres a second, and turns to the left at this rate, radians a second.
+/// Drives forwards this fast, metres per second, and turns to the left at this rate, radians per second.
 pub fn moving(forward: f32, turn: f32, body: &Body) -> Wish {
     if forward.abs() < 1e-3 {
         let speed = (turn.abs() * body.half_track / body.full_speed).min(1.0);

@@ -10,11 +10,11 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// The robot stops within 0.3 m of the goal by its own dead reckoning, which errs by some centimetres in a
-/// room; it has a minute.
+/// room; its time limit is a minute.
 const RULES: Rules = Rules { near_m: 0.4, limit: Span::from_millis(60_000) };
 /// A goal is at least this far from the start along the shortest path, metres: most of the room's width.
 const FARTHER_THAN_M: f64 = 1.5;
-/// Draws for a goal; a room in which none of them fits is left out.
+/// Number of draws for a goal; a room in which none of them fits is left out.
 const DRAWS: u64 = 1_000;
 /// Grid spacing of the path search, metres.
 const STEP_M: f64 = 0.05;

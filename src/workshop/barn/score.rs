@@ -4,7 +4,7 @@ use super::drive::{Outcome, Run};
 use crate::workshop::ablate::interval::Interval;
 use serde::Serialize;
 
-/// Speed of the benchmark's own robot, metres a second: its score measures time against this speed.
+/// Speed of the benchmark's own robot, metres per second: its score measures time against this speed.
 pub const BENCHMARK_SPEED: f64 = 2.0;
 
 /// Figures of one driver.
@@ -18,18 +18,20 @@ pub struct Score {
     pub timeouts: usize,
     /// Share of the runs that reached the goal, with a 95 % interval over the worlds.
     pub success: Option<Interval>,
-    /// Seconds to the goal, of the runs that reached it.
+    /// Seconds to the goal, for the runs that reached it.
     pub seconds: Option<Interval>,
-    /// The benchmark's score: time is measured by the shortest path at 2 m/s, so that 0.5 is the best.
+    /// The benchmark's score: time is measured against the time for the shortest path at 2 m/s, so that 0.5
+    /// is the best.
     pub score: Option<Interval>,
-    /// The same score with the time measured by the shortest path at this robot's full speed.
+    /// The same score with the time measured against the time for the shortest path at this robot's full
+    /// speed.
     pub score_own_speed: Option<Interval>,
     /// Reversals of direction in each run.
     pub reversals: Option<Interval>,
 }
 
 impl Score {
-    /// The figures of `runs` of a robot with this full speed, metres a second.
+    /// The figures of `runs` by a robot with this full speed, metres per second.
     pub fn of(runs: &[Run], full_speed: f64) -> Score {
         let count = |outcome: Outcome| runs.iter().filter(|run| run.outcome == outcome).count();
         let over = |figure: &dyn Fn(&Run) -> f64| Interval::of(&[runs.iter().map(figure).collect()]);

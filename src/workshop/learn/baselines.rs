@@ -185,7 +185,7 @@ mod tests {
     use std::path::Path;
 
     /// Two laps in which `a` oscillates; the decision is whether `a` was above 1 m in this row, or `late`
-    /// rows before.
+    /// rows earlier.
     fn judged(late: u64, baselines: &[Baseline], jobs: usize) -> Vec<f64> {
         let board = board(8);
         let a = |row: u64| 1.0 + 0.9 * libm::sin(row as f64 * 0.61) * libm::cos(row as f64 * 0.173);

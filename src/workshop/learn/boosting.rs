@@ -1,10 +1,10 @@
 //! Gradient boosting of shallow trees on histograms (Friedman 2001, algorithm 6; leaves by a Newton step with
-//! a ridge, as in Chen and Guestrin 2016): the baseline for decisions by thresholds of single values.
+//! a ridge, as in Chen and Guestrin 2016): the baseline for decisions based on thresholds of single values.
 //!
 //! Uses no random numbers and one thread: equal rows give equal trees. Between equal splits it takes the
 //! lower feature.
 
-/// Depth of a tree: decisions by up to three values at once.
+/// Depth of a tree: decisions that depend on up to three values at once.
 const DEPTH: usize = 3;
 /// Learning rate: the share of its step that a tree takes.
 const RATE: f64 = 0.15;

@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn a_lap_is_scored_without_its_neighbours_in_time() {
         let course = course();
-        // Only in the table does the first log end where the second begins.
+        // The end of the first log and the beginning of the second are adjacent only in the table.
         assert_eq!(course.others(0), (10..30).collect::<Vec<_>>());
         assert_eq!(course.others(1), (0..10).chain(23..30).collect::<Vec<_>>());
         assert_eq!(course.others(2), (0..17).collect::<Vec<_>>());

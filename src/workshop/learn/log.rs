@@ -305,7 +305,7 @@ impl Log {
 fn read_whole(path: &Path) -> Result<Vec<u8>, LogFault> {
     let file = BoundedFile::open(path, MAX_BYTES).map_err(LogFault::Io)?;
     let (length, rows) = (file.length(), MOST_ROWS as u64);
-    // Memory for the text, a value for each cell of at least two bytes, and what is kept per row.
+    // Memory for the text, one value for each cell of at least two bytes, and the data kept per row.
     room::demand(3 * length + 16 * rows.min(length / 2)).map_err(LogFault::Room)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(LogFault::Io)?;

@@ -3,8 +3,8 @@
 //!
 //! Minimised by L-BFGS (Nocedal and Wright, *Numerical Optimization*, algorithm 7.4). The initial curvature
 //! is that of all-zero scores, from the Cholesky factor of the features' correlations: the field's features
-//! are so similar that a plain gradient would converge very slowly. Uses no random numbers and one thread:
-//! equal rows give equal bits.
+//! are so similar that a plain gradient would converge very slowly. Uses no random numbers and a single
+//! thread, so equal rows give bit-identical results.
 
 use super::moments::{Rows, add_products};
 use super::solve::{FLOOR, Linear, cholesky};

@@ -1,7 +1,7 @@
 //! The sufficient statistics for least squares over a range of rows: counts, sums and products. Ranges can be
 //! added and subtracted, so that a cross-validation reads every row only once.
 //!
-//! Uses f64, sums in a fixed order, and one thread: equal rows give equal bits.
+//! Uses f64, sums in a fixed order, and a single thread, so equal rows give bit-identical results.
 
 use nalgebra::{DMatrix, DMatrixViewMut, DVector};
 use std::ops::Range;

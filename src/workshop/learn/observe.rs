@@ -1,7 +1,7 @@
 //! Runs a log through the field: the features of every cycle, exactly as in the running loop.
 //!
-//! Uses the same admission as the loop and the same engine, from rest, at the best quality level, beginning
-//! with row 0. Fits nothing.
+//! Uses the same admission and the same engine as the loop; starts from rest at row 0, at the best quality
+//! level. Fits nothing.
 
 use super::LearnError;
 use super::log::Log;

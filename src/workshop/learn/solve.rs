@@ -4,7 +4,7 @@ use super::moments::{Moments, add_products};
 use nalgebra::{DMatrix, DVector};
 
 /// Its square is added to every feature's variance before dividing by the deviation. A feature that moves
-/// less than this, a hundredth of the field's range, is the far tail of a bump or rounding of f32; scaled to
+/// less than this, a hundredth of the field's range, is the far tail of a bump or f32 rounding; scaled to
 /// full size it would count like a signal.
 pub const FLOOR: f64 = 1e-2;
 

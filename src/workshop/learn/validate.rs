@@ -14,8 +14,8 @@ pub const BLOCKS: usize = 5;
 /// The fit leaves out rows closer than this to the judged block, in seconds: the half-life of the slow
 /// channels, after which a row has mostly forgotten the block.
 pub const GAP_S: f64 = 5.0;
-/// Ridges to try, as shares of one feature's variance. Below these the weights become so large that rounding
-/// in an f32 field, some 1e-6, moves the scores about as much as another decision would.
+/// Ridges to try, as shares of one feature's variance. Below the smallest, the weights become so large that
+/// rounding in an f32 field (about 1e-6) shifts the scores about as much as a different decision would.
 pub const LAMBDAS: [f64; 5] = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
 
 /// Cycles, and the right decision in each.
@@ -269,8 +269,8 @@ mod tests {
             };
             Trial { lambda: 1.0, blocks: right.map(block).into() }
         };
-        // Worse than the best by 2 on average: in one trial by 2 in every block, in the other by chance in
-        // one block.
+        // Both trials are worse than the best by 2 on average: one by 2 in every block, the other by chance
+        // in a single block.
         let (best, always, by_chance) = ([90, 50, 70, 95], [88, 48, 68, 93], [92, 58, 70, 77]);
         assert_eq!(choose(&[best, always].map(trial)), 0);
         assert_eq!(choose(&[best, by_chance].map(trial)), 1);

@@ -217,7 +217,7 @@ pub(super) mod tests {
             let messages = Channels::messages(&status(""), &mut Scene::default(), Instant::ZERO);
             serde_json::from_slice(messages[at].as_ref().unwrap()).unwrap()
         };
-        assert_eq!(read("/frame")["value"]["range"], 0.1, "the sensor's f32, not a double beside it");
+        assert_eq!(read("/frame")["value"]["range"], 0.1, "the sensor's f32, not a nearby double");
         assert_eq!(read("/command")["motor"]["left"], -0.25);
         assert_eq!(read("/mode")["mode"], "armed");
         assert_eq!(read("/quality")["level"], 2);

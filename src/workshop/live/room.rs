@@ -44,7 +44,7 @@ pub(super) fn draw(room: &RoomStatus, now: Instant) -> Value {
         .0
 }
 
-/// A place of the room as seen from a pose: metres ahead of it and to its left.
+/// A point of the room relative to a pose: metres ahead of it and to its left.
 fn seen_from([x, y, heading]: [f64; 3], at: [f64; 2]) -> [f64; 2] {
     let (sin, cos) = heading.sin_cos();
     let (east, north) = (at[0] - x, at[1] - y);

@@ -15,7 +15,7 @@ use std::thread;
 
 /// Maximum simultaneous viewers; each costs a thread.
 const MOST_VIEWERS: usize = 8;
-/// Updates queued for a viewer: two seconds. Older ones are of no use to somebody watching live.
+/// Updates queued for a viewer: two seconds. Older ones are of no use to a live viewer.
 const QUEUE: usize = 20;
 
 /// A server's counters.
@@ -23,7 +23,7 @@ const QUEUE: usize = 20;
 pub struct Counts {
     /// Viewers that were connected.
     pub viewers: AtomicU64,
-    /// Viewers that were turned away, because they speak something else or there were too many.
+    /// Viewers that were turned away, because they speak another protocol or there were too many.
     pub refused: AtomicU64,
     /// Messages that were sent.
     pub messages: AtomicU64,
@@ -56,14 +56,14 @@ pub(super) enum News {
 pub struct Server {
     listener: TcpListener,
     session: String,
-    /// Runs of the robot that were seen to begin; part of what viewers take for the session.
+    /// Number of the robot's runs that were seen to begin; part of the session's name for viewers.
     runs: u64,
     hello: Hello,
     viewers: Vec<Sender<News>>,
     /// Threads that serve a viewer.
     serving: Arc<AtomicUsize>,
     counts: Arc<Counts>,
-    /// The robot did not answer last time.
+    /// Whether the robot failed to answer last time.
     silent: bool,
     /// Draws the robot.
     scene: Scene,
@@ -158,7 +158,7 @@ impl Server {
         Ok(())
     }
 
-    /// Passes on the robot's status as of `now`. After a different robot or run than before, the viewers are
+    /// Passes on the robot's status as of `now`. If the robot or its run has changed, the viewers are
     /// disconnected: they reconnect, get its channels, and drop what they drew of the earlier session.
     pub fn show(&mut self, status: &Status, now: Instant) {
         let channels = advertise(&Channels::of(status).advertised());

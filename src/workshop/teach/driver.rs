@@ -1,6 +1,6 @@
 //! The driver of a simulated robot: its starting table with a correction by the field, with a correction by a
-//! linear map of the sensors without memory, or alone; or requests at random. The last three are compared
-//! with the field.
+//! linear map of the sensors without memory, or alone; or requests at random. The last three are baselines
+//! for the field.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, FieldPlan};
@@ -82,7 +82,8 @@ pub struct RandomRequests {
     room: u64,
     /// Cycles for which a request is kept.
     cycles: u64,
-    /// For each motor, the draw that it uses. The drive motors of a robot that steers share one.
+    /// For each motor, the number of the draw that it uses. The drive motors of a robot that steers share
+    /// one.
     draws: Vec<u64>,
 }
 

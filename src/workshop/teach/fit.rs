@@ -19,7 +19,7 @@ use std::sync::Arc;
 pub enum Regressors {
     /// These features of the field, in ascending order.
     Features(Vec<usize>),
-    /// The field's first inputs, this many of them: no field, no memory.
+    /// This many of the field's first inputs, without the field and so without memory.
     Sensors(usize),
 }
 

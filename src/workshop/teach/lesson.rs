@@ -17,7 +17,7 @@ use crate::sim::Report;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The tutor notes one cycle in this many: the features of the next ones are nearly the same.
+/// The tutor notes one cycle out of this many, because neighbouring cycles have nearly the same features.
 const NOTED: u64 = 3;
 /// The tutor notes every cycle in which the table commands reverse, and counts it this many times. Only one
 /// cycle in thirty is like that; without the extra weight, least squares would sacrifice these for the rest.
@@ -96,8 +96,8 @@ pub struct Drive {
     pub recorder: Recorder,
 }
 
-/// Drives through `room` with `cycle` in place of the engine's own; it calls `driver`. Ends when the car has
-/// fallen.
+/// Drives through `room` with `cycle`, which calls `driver`, in place of the engine's own. Ends when the car
+/// has fallen.
 pub fn run(
     board: &Board,
     room: u64,

@@ -127,11 +127,11 @@ impl Authority {
         }
     }
 
-    /// The machine wakes: any permission to move is from before the suspend. The first slot afterwards
-    /// notices that, and its stop is written after whatever is on the bus. A machine that fell asleep in the
-    /// middle of a slot, after the loop's check, first completes that slot; the next one comes a period later
-    /// by a clock that had stopped. If that slot is late, the interrupted slot's command may be obeyed until
-    /// its `command_valid` is over, which `deadline` allows for.
+    /// The machine wakes: this revokes any permission to move, which is from before the suspend. The first
+    /// slot afterwards notices the suspend, and its stop is written after whatever is on the bus. A machine
+    /// that fell asleep in the middle of a slot, after the loop's check, first completes that slot; the next
+    /// one comes a period later by a clock that had stopped. If that slot is late, the interrupted slot's
+    /// command may be obeyed until its `command_valid` is over, which `deadline` allows for.
     pub fn woke(&mut self, at: Instant, facts: &Facts) {
         let base = facts.board.period + facts.bus_time;
         self.revoke(Promise::Slept, at, facts.deadline(at, base));

@@ -43,21 +43,21 @@ pub struct Facts {
     pub board: Board,
     /// The longest time that one transfer and a stop take on the motors' bus.
     pub bus_time: Span,
-    /// The longest time that a transfer on it hangs.
+    /// The longest time that a transfer on the motors' bus hangs.
     pub timeout: Span,
-    /// A line can stop the motors when their bus does not answer.
+    /// Whether a line can stop the motors when their bus does not answer.
     pub has_line: bool,
     /// A stop that is forced for this long disarms.
     pub disarm_after: Span,
-    /// When the motors' controller does not answer: spells merged and in order.
+    /// Spells in which the motors' controller does not answer, merged and in order.
     pub dead: Vec<Spell>,
     /// The spells of `dead`, and all others in which its transfers are disturbed.
     pub troubled: Vec<Spell>,
-    /// When the guard is dead or paused: spells merged and in order.
+    /// Spells in which the guard is dead or paused, merged and in order.
     pub unguarded: Vec<Spell>,
     /// The guard is dead.
     guard_dead: Vec<Spell>,
-    /// When no thread of the runtime runs: spells merged and in order.
+    /// Spells in which no thread of the runtime runs, merged and in order.
     pub late_all: Vec<Spell>,
     late_tick: Vec<Spell>,
     late_bus: Vec<Spell>,
@@ -108,7 +108,7 @@ impl Facts {
         }
     }
 
-    /// Two slots and the bus time: from a reason that the loop sees to motors that obey it.
+    /// Two slots and the bus time: the delay from a reason that the loop sees to motors that obey it.
     pub fn reaction(&self) -> Span {
         self.board.period.times(2) + self.bus_time
     }

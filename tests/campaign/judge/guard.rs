@@ -39,7 +39,7 @@ impl Guarding {
         required && facts.unguarded.iter().any(lost)
     }
 
-    /// Motion without a guard, or without a runtime.
+    /// Returns a breach if there was motion without a guard, or without a runtime.
     pub fn check(&mut self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
         let plan = facts.board.guard?;
         if plan.required

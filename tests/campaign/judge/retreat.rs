@@ -38,7 +38,7 @@ impl Retreats {
         Retreats { owed: facts.board.reflexes.iter().filter(asks).map(owed).collect(), drives, exercised: 0 }
     }
 
-    /// A good answer of a sensor.
+    /// A good reading from a sensor.
     pub fn observe(&mut self, sensor: usize, value: f32, at: Instant, facts: &Facts) {
         for owed in self.owed.iter_mut().filter(|owed| owed.rule.channel == sensor) {
             if passes(&owed.rule, value) {
@@ -72,7 +72,7 @@ impl Retreats {
         }
     }
 
-    /// Motion towards something that the robot has not backed away from.
+    /// Returns a breach if there was motion towards something that the robot has not backed away from.
     pub fn check(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
         for owed in &self.owed {
             let Some((at, left)) = owed.since.filter(|(_, left)| *left > ahead(facts)) else { continue };

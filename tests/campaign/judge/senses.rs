@@ -73,21 +73,21 @@ impl Sense {
     }
 }
 
-/// A row of the reflex table, and since when its limit has been passed.
+/// A row of the reflex table, and the time since which its limit has been passed.
 #[derive(Clone, Debug)]
 struct Watched {
     rule: Rule,
     tripped_at: Option<Instant>,
     /// When `hold_ms` began to count.
     held_from: Instant,
-    /// A good reading is beyond `clear`: from then on, after its `hold_ms`, the rule may not stop the robot.
+    /// Set by a good reading beyond `clear`: from then on, after `hold_ms`, the rule need not stop the robot.
     free_at: Option<Instant>,
     /// When `free_at` last passed, or when a reading was last between the two limits.
     freed_at: Option<Instant>,
 }
 
 impl Watched {
-    /// Since when its limit has been passed, if it binds at `at`.
+    /// The time since which the rule's limit has been passed, if the rule binds at `at`.
     fn binds(&self, at: Instant) -> Option<Instant> {
         self.tripped_at.filter(|_| self.free_at.is_none_or(|free| at < free))
     }
@@ -271,7 +271,7 @@ impl Senses {
         bound.or_else(silent)
     }
 
-    /// Motion that a sensor forbids.
+    /// Returns a breach if there was motion that a sensor forbids.
     pub fn check(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
         self.check_required(stretch, facts)
             .or_else(|| self.check_rules(stretch, facts))

@@ -85,7 +85,7 @@ impl Wire {
         spells.into_iter().any(|(from, until)| Wire::lost_from(facts, *from) <= at && at < *until)
     }
 
-    /// Motion that the wires forbid.
+    /// Returns a breach if there was motion that the state of the wires forbids.
     pub fn check(&mut self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
         self.check_valid(stretch, facts)
             .or_else(|| self.check_bus(stretch, facts))
@@ -155,7 +155,7 @@ impl Wire {
         None
     }
 
-    /// Backing for `reverse_max`, plus the time that a command takes.
+    /// Returns a breach if the robot backed for longer than `reverse_max` plus the time that a command takes.
     fn check_reverse(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
         let since = self.backwards_since?;
         let base = facts.board.safety.reverse_max + facts.board.period;

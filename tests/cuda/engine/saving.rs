@@ -18,7 +18,8 @@ fn an_empty_library_takes_no_device_memory() {
     let mut none = open(&FieldPlan { shape: Shape { patterns: 0, ..plan.shape }, ..plan.clone() }, 1);
     assert!(empty < none.memory_bytes() + 2 * slot, "{empty} bytes with 20 slots, plus a slot of zeros");
     assert!(none.cycle(&input(9, 0, 0)).is_ok());
-    // In any order of slots; eight of them in one allocation, and the last four in a smaller one.
+    // The slots are filled in an arbitrary order; every eight share one allocation, and the last four share a
+    // smaller one.
     let volume = volume(0, 8);
     for (stored, slot) in (0..20).map(|i| i * 7 % 20).enumerate() {
         assert!(engine.store_pattern(slot, &volume, &context(slot), 1.0));

@@ -78,7 +78,7 @@ fn a_library_that_is_not_a_driver_causes_no_panic() {
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("libcuda.so"), "this is not a library").expect("written");
     let gpu = doctor(&folder, "");
-    // Whatever this machine has: a name or a sentence, and no panic.
+    // Whatever this machine has, the report is a name or a sentence, and there is no panic.
     assert!(gpu["name"].is_string() != gpu["absence"].is_string(), "{gpu}");
     std::fs::remove_dir_all(&folder).expect("it existed");
 }

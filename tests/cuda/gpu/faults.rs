@@ -1,4 +1,4 @@
-//! Faults, injected or not: how each looks to the caller, and that it goes away.
+//! How each fault, injected or not, looks to the caller, and that it goes away.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

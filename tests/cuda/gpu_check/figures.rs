@@ -111,7 +111,7 @@ fn sanitizer_counts_are_kept_when_the_part_failed() {
     assert_eq!(word(&report, "synccheck", "why"), why);
 }
 
-/// Nsight Compute's CSV between its messages: two launches of one kernel, one of another, base units.
+/// Nsight Compute's CSV between its messages: two launches of one kernel and one of another, in base units.
 const PROFILE: &str = r#"case "$*" in
 *--version*) exit 0 ;;
 esac

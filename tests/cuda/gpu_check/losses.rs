@@ -1,4 +1,5 @@
-//! A bad part never loses results of the others, whatever it prints and however it ends; nor does a signal.
+//! Neither a bad part, whatever it prints and however it ends, nor a signal loses the results of the other
+//! parts.
 
 use super::{Kit, ROBOT_F16, ROBOT_F32, part, results, text, word};
 use serde_json::json;
@@ -102,7 +103,7 @@ fn two_processes(deaf: bool) -> String {
     answers(&format!("{deaf}sleep 600 & echo $! >>started; echo $$ >>started; wait; sleep 600"), "exit 3")
 }
 
-/// The process IDs of those of the two that still run; a zombie does not count.
+/// The process IDs of whichever of the two still run; a zombie does not count.
 fn alive(kit: &Kit) -> Vec<String> {
     let pids = fs::read_to_string(kit.path("started")).expect("two numbers");
     let state = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -112,8 +113,8 @@ fn alive(kit: &Kit) -> Vec<String> {
     pids.lines().filter(runs).map(str::to_string).collect()
 }
 
-/// Those that are left. A killed process is gone once it has been scheduled on a busy machine; the ten
-/// minutes of the others are longer than any wait here.
+/// Returns the processes that are left. A killed process is gone once it has been scheduled on a busy
+/// machine; the others live for ten minutes, which is longer than any wait here.
 fn left_alive(kit: &Kit) -> Vec<String> {
     let mut looks = 0;
     while !alive(kit).is_empty() && looks < 1_000 {

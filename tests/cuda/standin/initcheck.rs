@@ -56,7 +56,7 @@ fn initcheck_refuses_reads_of_unwritten_memory() {
     assert_eq!(cu!(cuMemcpyHtoDAsync_v2(table, bench.at(0), BRAIN, bench.low)), 0);
     assert_eq!(launch(kernel(module(), c"sense"), 64, table, bench.low), 0);
     refused(&bench);
-    // Copies to the host, of one byte too many.
+    // Copies to the host that are one byte too long.
     let bench = Bench::new(4096);
     assert_eq!(cu!(cuMemsetD8Async(bench.device, 0, 100, bench.low)), 0);
     assert_eq!(cu!(cuMemcpyDtoHAsync_v2(bench.at(0), bench.device, 100, bench.low)), 0);

@@ -57,7 +57,7 @@ fn priority_orders_streams_unless_an_event_overrides_it() {
     let Some(alone) = alone() else { return };
     let mut bench = Bench::new(4096);
     let (low, high, other) = (bench.low, bench.high, stream(0));
-    assert_eq!(last_writer(&alone, &mut bench, [low, high], false), 0, "the one of high priority came first");
+    assert_eq!(last_writer(&alone, &mut bench, [low, high], false), 0, "the high-priority one came first");
     assert_eq!(last_writer(&alone, &mut bench, [low, high], true), 1, "it waited");
     assert_eq!(last_writer(&alone, &mut bench, [low, other], false), 1, "the older one came first");
     alone.order("order=backwards");

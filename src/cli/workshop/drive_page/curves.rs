@@ -38,7 +38,7 @@ pub struct Curves {
 }
 
 impl Curves {
-    /// No curves yet, but room for `expected` of them, with slots `period` apart.
+    /// An empty set with room for `expected` curves, whose slots are `period` apart.
     pub fn new(expected: usize, period: Span) -> Curves {
         let most = (VALUES / 2 / expected.max(1)).max(FEWEST_CELLS);
         Curves { period, width: 1, most, curves: Vec::new() }

@@ -17,10 +17,10 @@ use std::collections::BTreeMap;
 
 /// Maximum number of temperature curves: a status with more names than any board has is not ours.
 const MOST_TEMPERATURES: usize = 16;
-/// Maximum number of sets of slices through the field: one every five seconds of ten minutes, 0.7 MB of the
-/// page.
+/// Maximum number of sets of slices through the field: enough for one every five seconds for ten minutes.
+/// They take 0.7 MB of the page.
 const MOST_SLICES: usize = 120;
-/// Curves besides those of sensors and motors.
+/// Number of curves in addition to those of sensors and motors.
 const OTHER_CURVES: usize = 19;
 
 /// What the page shows of a run.
@@ -38,7 +38,7 @@ pub struct DriveShown {
     pub marks: Vec<Mark>,
     pub times: Vec<TimesShown>,
     pub sensors: Vec<(String, Readings)>,
-    /// Slices through the field, and their seconds.
+    /// Slices through the field, each with its time in seconds.
     pub slices: Vec<(f64, SlicesMessage)>,
     /// The last status in the recording.
     pub status: Option<Box<Status>>,

@@ -1,4 +1,4 @@
-//! Times as histograms: percentiles to three digits, and bars a tenth of a decade wide to look at.
+//! Times as histograms: percentiles to three digits, and bars a tenth of a decade wide for display.
 
 use crate::base::time::Span;
 use crate::drive::trace::Latency;
@@ -7,7 +7,8 @@ use serde::Serialize;
 
 /// Bars in a decade of times: neighbours differ by a quarter, which the eye can still tell apart.
 const PER_DECADE: f64 = 10.0;
-/// Number of bars: from a microsecond to ten seconds; shorter or longer times count in the first or the last.
+/// Number of bars, which range from a microsecond to ten seconds; shorter times count in the first bar,
+/// longer ones in the last.
 const BARS: usize = 71;
 
 /// Longest time that the percentiles resolve, nanoseconds: an hour.

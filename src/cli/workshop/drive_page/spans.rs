@@ -1,5 +1,5 @@
 //! Spans (a word that applied from one time to another, such as a mode) and moments (events with a time and a
-//! word). Both are bounded, and count what they leave out.
+//! word). Both lists are bounded, and count what they leave out.
 
 use serde::Serialize;
 

@@ -16,7 +16,7 @@ pub struct Asked {
     pub laps: usize,
     /// Whether to judge other methods too.
     pub baselines: bool,
-    /// Also judge fields of the seeds 1 to this; 0: only the board's own.
+    /// Also judge fields with seeds from 1 to this number; 0: only the board's own field.
     pub seeds: u64,
     /// Logs and laps that are processed at once.
     pub jobs: usize,
@@ -57,7 +57,8 @@ struct Spread {
 const FIELD: &str = "field";
 const MEMORYLESS: &str = "field, gamma = lambda = 0";
 
-/// Judges each lap of `course` with a read-out of the others; `features` are those of the board's own field.
+/// Judges each lap of `course` with a read-out fitted to the others; `features` are those of the board's own
+/// field.
 pub fn judge(
     asked: &Asked,
     board: &Board,
@@ -67,7 +68,7 @@ pub fn judge(
 ) -> Result<Judgement, LearnError> {
     let own = board.field.seed;
     let mut judged = vec![Judged::of(FIELD, Some(own), &laps::judge(course, &features, asked.jobs)?)];
-    drop(features); // they take most of the memory with a long log
+    drop(features); // with a long log they take most of the memory
     let field = |board: &Board, method| {
         let features = observe_all(board, logs, asked.jobs)?;
         let laps = laps::judge(course, &features, asked.jobs)?;

@@ -31,7 +31,7 @@ pub struct MemoryFigure {
     pub reserved_bytes: Option<usize>,
     /// Bytes that the GPU has; `None`: refused because other processes use them.
     pub limit_bytes: Option<usize>,
-    /// The larger of needed and reserved bytes, over the bytes that the GPU has.
+    /// The larger of needed and reserved bytes, divided by the bytes that the GPU has.
     pub share_of_limit: Option<f64>,
     /// Why the allocation was refused.
     pub refused: Option<String>,

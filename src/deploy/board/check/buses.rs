@@ -12,7 +12,7 @@ use crate::deploy::board::reader::Section;
 const FIRST: &str = "motors";
 /// Prefix of an adapter's device name, used instead of a path.
 const ADAPTER: &str = "adapter:";
-/// I2C buses per board: the largest supported carrier has this many.
+/// Maximum number of I2C buses per board: the largest supported carrier has this many.
 const MOST: usize = 8;
 /// How long a supply stays off by default: a few time constants of the load behind a module's regulator.
 const RAIL_OFF: Span = Span::from_millis(100);

@@ -8,7 +8,7 @@ use crate::deploy::board::report::{Report, Shared};
 use crate::deploy::board::spelling::LineWord;
 use crate::hardware::device::robot_hat::timer_of;
 
-/// Line names on one board: no supported chip has this many lines.
+/// Maximum number of line names on one board: no supported chip has this many lines.
 const MOST_LINE_NAMES: usize = 256;
 /// The address at which every VL53L0X answers after power-on.
 pub const VL53L0X: u8 = 0x29;
@@ -140,7 +140,7 @@ impl Claims {
         first
     }
 
-    /// Records that the sensor at `section` is a VL53L0X that shall answer at `address`.
+    /// Records that the sensor at `section` is a VL53L0X that is to answer at `address`.
     pub fn take_ranger(&mut self, bus: usize, address: u8, shuts_down: bool, section: &Section<'_>) {
         self.take(Thing::Address(bus, address), section.path("address"));
         self.rangers.push(Ranger { bus, address, shuts_down, path: section.path("") });
@@ -197,7 +197,8 @@ impl Claims {
         }
     }
 
-    /// Two on a bus wake up at the same address, so each must stay in shutdown while the other gets its own.
+    /// All VL53L0X on a bus wake up at the same address, so each must stay in shutdown while another one gets
+    /// its own address.
     fn settle_rangers(&self, report: &mut Report) {
         for ranger in &self.rangers {
             let alone = self.rangers.iter().filter(|other| other.bus == ranger.bus).count() == 1;

@@ -14,7 +14,8 @@ const STORAGES: [(&str, Storage); 2] =
     [(Storage::F32.name(), Storage::F32), (Storage::F16.name(), Storage::F16)];
 /// Maximum number of `cpus`: as many as `threads` allows, although the engine has work for only 8.
 const MOST_CPUS: usize = 64;
-/// Curves of a starting table. Every cycle evaluates each of them; the largest shipped table has fifteen.
+/// Maximum number of curves in a starting table. Every cycle evaluates each of them; the largest shipped
+/// table has fifteen.
 const MOST_CURVES: usize = 128;
 /// Enough to bend or straighten an arc of the desk robot, but too little to turn the table's response to an
 /// edge (0.5 - 1) or to a near obstacle (-0.5) into driving on.

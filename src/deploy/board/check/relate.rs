@@ -105,7 +105,7 @@ fn no_line(board: &Board, report: &mut Report) {
     }
 }
 
-/// Checks that the map can know how commands move the robot.
+/// Checks what the map needs: how commands move the robot, and at most [`MOST_THINGS`] things.
 fn map(board: &Board, report: &mut Report) {
     let things: Vec<&SensorPlan> = board
         .sensors
@@ -124,7 +124,7 @@ fn map(board: &Board, report: &mut Report) {
     }
 }
 
-/// Checks what backing off needs. The path is recorded from the effects of commands, and driven back by
+/// Checks what backing off needs: the path is recorded from the effects of commands, and followed back by
 /// steering.
 fn backing(board: &Board, report: &mut Report) {
     if board.backing.is_none() {
@@ -242,7 +242,8 @@ fn obstacle(board: &Board, sensor: &SensorPlan, distance: f32, key: &str, report
         report.warn(key, rule.to_string());
     }
     let speed = board.sim.as_ref().map_or(0.0, |sim| sim.full_speed).max(ageing);
-    // An echo from 4 m needs 23 ms; a value is used in the next period and written in the one after.
+    // An echo from 4 m takes 23 ms; its value is used in the next period, and the command is written in the
+    // one after.
     let hang = board.i2c.first().and_then(|bus| bus.driver).filter(|_| board.stop_lines().is_empty());
     let hang = hang.map_or(Span::ZERO, OwnTime::longest);
     let age = sensor.period + Span::from_millis(23) + board.period.times(2) + hang;

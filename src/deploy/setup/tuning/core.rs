@@ -67,8 +67,8 @@ impl CommandLine {
     }
 }
 
-/// Adds what isolates a core to `plan`, or advice on how to do it by hand. Nothing if a core is already
-/// isolated or there are too few.
+/// Adds to `plan` the change that isolates a core, or advice on how to isolate one by hand. Adds nothing if a
+/// core is already isolated or there are too few.
 pub(super) fn core(root: &Path, board: Option<&Board>, plan: &mut Plan) {
     let cores = names(root, "sys/devices/system/cpu").iter().filter(|name| is_core(name)).count();
     let isolated = text(root, "sys/devices/system/cpu/isolated").is_some_and(|cores| !cores.is_empty());

@@ -57,7 +57,7 @@ impl Chips {
         self.labels.iter().filter_map(|label| self.found.iter().find(|chip| chip.label == *label))
     }
 
-    /// Finds `line`: on the first of the board's chips that has it. `offset_of` looks up a name on a chip.
+    /// Finds `line` on the first of the board's chips that has it. `offset_of` looks up a name on a chip.
     pub(super) fn locate(
         &self,
         line: Line,

@@ -34,14 +34,14 @@ const MAX_CHIPS: usize = 4;
 const KERNEL_EDGES: u32 = 256;
 /// Edges per read.
 const READ_EDGES: usize = 16;
-/// Size of an edge of version 2 of the kernel's interface (`struct gpio_v2_line_event`, 48 bytes) in words of
-/// 8 bytes.
+/// Size of an edge event in version 2 of the kernel's interface (`struct gpio_v2_line_event`, 48 bytes), in
+/// words of 8 bytes.
 const EDGE_WORDS: usize = 6;
 
 /// How a line is requested from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Want {
-    /// As a worker uses it.
+    /// With the usage that a worker named.
     As(Usage),
     /// Pulled low or released, never driven high; starts released. Reads return the level on the wire.
     OpenDrain,

@@ -64,7 +64,7 @@ pub(super) struct Bus {
     pub used: Vec<u8>,
     /// The interface through which it is accessed.
     pub access: Access,
-    /// The bus's one owner locks this during a transfer, with `try_lock` only, so that it never waits.
+    /// The bus's only owner locks this during a transfer, with `try_lock` only, so that it never waits.
     adapter: Mutex<Option<Open>>,
     owned: AtomicBool,
 }

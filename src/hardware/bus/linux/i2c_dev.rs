@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 
 /// Operations per transfer; the drivers here use two. The kernel's limit of 42 (I2C_RDWR_IOCTL_MAX_MSGS)
-/// would cost stack.
+/// would take too much stack.
 const MAX_OPS: usize = 8;
 /// Bytes per operation that the kernel accepts (i2c-dev.c).
 const MAX_BYTES: usize = 8192;

@@ -7,8 +7,8 @@
 //!   finds that the pin is already an output and does not change its settings, so it does not race with the
 //!   kernel's pin controller.
 //! - **Edges and inputs** stay with the kernel, because only the kernel stamps edges when they happen.
-//! - **I2C**: the same character device. A write, a read, and a write then a read with a repeated start;
-//!   anything longer is refused. Changing the address takes a separate system call.
+//! - **I2C**: the same character device. It accepts a write, a read, or a write followed by a repeated start
+//!   and a read; anything longer is refused. Changing the address takes a separate system call.
 //!
 //! Where rppal cannot be used, the board is refused. rppal expects GPIO chips numbered from 0 without a gap,
 //! which is not the case on a Pi 5 with a newer kernel, and it does not support newer models: it was archived
@@ -24,13 +24,13 @@ use std::path::Path;
 
 /// Where the kernel exposes the device tree.
 const TREES: [&str; 2] = ["/proc/device-tree", "/sys/firmware/devicetree/base"];
-/// The start of the first word of every Raspberry Pi's device tree `compatible`.
+/// The prefix of the first `compatible` string in every Raspberry Pi's device tree.
 const MAKER: &str = "raspberrypi,";
 
 /// Labels of the chips whose offsets are rppal's pin numbers (BCM numbers).
 const HEADER_CHIPS: [&str; 4] = ["pinctrl-rp1", "pinctrl-bcm2711", "pinctrl-bcm2835", "pinctrl-bcm2712"];
 
-/// The error that rppal, which the board requests, cannot be used.
+/// The error for a machine that cannot use rppal although the board requests it.
 fn unavailable(why: impl std::fmt::Display) -> OpenError {
     let fix = "remove bus.access from the board file: character devices do the same on every machine";
     error("rppal, which the board requests (bus.access)", why.to_string(), fix)

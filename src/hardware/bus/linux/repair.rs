@@ -2,8 +2,8 @@
 //! cycle of its devices. Takes only measures that the board permits, one per call, each bounded; the caller
 //! decides when and in which order.
 //!
-//! A rebind needs root, or a process with root that does it for this one ([`super::rebind`]). This module
-//! looks up which of the two is available.
+//! A rebind needs root, or a process running as root that does it for this one ([`super::rebind`]). This
+//! module looks up which of the two is available.
 //!
 //! Manual clocks: if SCL and SDA are the controller's own pins, requesting them takes them away from the
 //! controller, and not every pin controller gives them back. In that case permit a rebind too, which returns

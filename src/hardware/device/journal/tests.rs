@@ -39,7 +39,7 @@ impl Rig {
     }
 }
 
-/// Shuts a chip down and up, identifies it, and asks it whether it is ready.
+/// Shuts a chip down and starts it again, identifies it, and asks it whether it is ready.
 fn whole(ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
     let line = |fault| DeviceFault::Line { line: Line(7), fault };
     ports.gpio.set(Line(7), false).map_err(line)?;
@@ -146,7 +146,7 @@ fn a_set_up_that_differs_on_replay_writes_nothing() {
     };
     assert_eq!(rig.step(FakeI2c::new().write(CHIP, &[1]), &mut stray), Ok(SetUp::Again(at(0))));
     assert_eq!(rig.step(FakeI2c::new(), &mut stray), endless);
-    // One makes fewer calls than before; the other asks for longer answers.
+    // One set-up makes fewer calls than before; the other asks for longer answers.
     for other in [
         |_: &mut Ports<'_>| Ok(()),
         |ports: &mut Ports<'_>| {

@@ -169,7 +169,7 @@ fn engine_that_panics_or_computes_nan_is_reopened_alone() {
         }
         let mut engine = EngineOpener::at_rest(board.clone()).open(clock.clone()).unwrap();
         assert_eq!(answers, alone(&mut engine, &board, 1, 0..40));
-        // Cycle 3 fails; the engine is opened again half a second, 25 cycles, later.
+        // Cycle 3 fails; the engine is opened again half a second (25 cycles) later.
         let expected = (0..40).map(|cycle| match cycle {
             3..=28 => Verdict::Failed,
             _ => Verdict::Answered,

@@ -14,11 +14,11 @@ use std::net::IpAddr;
 
 /// Addresses are hashed into this many groups; the addresses of a group share a limit.
 const GROUPS: usize = 256;
-/// Checks of a group in a burst, and the time until another is allowed: a hundred robots behind one address
-/// may try once a second, and all groups together cost less than a core.
+/// How many checks a group may have in a burst, and the time until another is allowed: a hundred robots
+/// behind one address may try once a second, and all groups together cost less than a core.
 const CHECKS: Rate = Rate { burst: 100, refill: Span::from_millis(10) };
-/// Answers for a key in a burst, and the time until another is allowed. A robot that is refused or gets no
-/// answer tries once a second.
+/// How many answers a key may get in a burst, and the time until another is allowed. A robot that is refused
+/// or gets no answer tries once a second.
 const ANSWERS: Rate = Rate { burst: 10, refill: Span::from_millis(200) };
 /// Number of ephemeral keys that are remembered: those of a minute at the highest rate. A later replay makes
 /// a session that nobody can use.

@@ -37,7 +37,7 @@ fn mode(path: &Path) -> u32 {
     fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// The name that this process gave a new file before names were random.
+/// The name that this process would have given a new file before names were random.
 fn foreseeable() -> String {
     format!("thing.{}.new", std::process::id())
 }

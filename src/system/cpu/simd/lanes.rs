@@ -33,8 +33,8 @@ impl Half {
 /// The proof that a processor has the instructions, and the operations that they provide.
 ///
 /// # Panics
-/// Loads and stores of a slice that is not exactly [`LANES`](Simd::LANES) long (known when compiled, in all
-/// kernels).
+/// Loads and stores panic if the slice is not exactly [`LANES`](Simd::LANES) long (known at compile time in
+/// all kernels).
 pub trait Simd: Copy + Send + 'static {
     /// A register of `LANES` f32.
     type V: Copy;

@@ -136,7 +136,7 @@ impl Simd for Avx2 {
         };
         fn unzip(a, b) = {
             let (even, odd) = (_mm256_shuffle_ps::<0x88>(a, b), _mm256_shuffle_ps::<0xdd>(a, b));
-            // a0 a2 b0 b2 a4 a6 b4 b6: the second and third pair change places.
+            // a0 a2 b0 b2 a4 a6 b4 b6: the second and third pairs swap places.
             let even = _mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(even));
             let odd = _mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(odd));
             (_mm256_castpd_ps(even), _mm256_castpd_ps(odd))
@@ -217,7 +217,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn split(self, y: __m512) -> (__m512, __m512) {
-        // Below the least exponent `scale` returns 0. Added to 1, that is the same as 2^-60.
+        // Below the smallest exponent, `scale` returns 0. Added to 1, it gives the same sum as 2^-60.
         let y = self.min(y, self.splat(MOST_EXPONENT));
         let n = self.whole(y);
         (self.sub(y, n), n)

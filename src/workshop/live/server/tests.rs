@@ -31,7 +31,7 @@ fn viewer(server: &mut Server, protocols: &str) -> Result<Client, Error> {
     }
     let client = connecting.join().expect("no panic")?;
     if let MaybeTlsStream::Plain(stream) = client.get_ref() {
-        stream.set_read_timeout(Some(SOON))?; // a message that does not come fails the test
+        stream.set_read_timeout(Some(SOON))?; // a missing message fails the test
     }
     Ok(client)
 }
@@ -176,8 +176,8 @@ fn viewers_are_told_that_the_robot_is_silent_once() {
     assert_eq!(text(&mut client)["op"], "removeStatus");
 }
 
-/// Shows `first`, then `second`. Server information and channels before and after, of a viewer that has to
-/// connect again.
+/// Shows `first`, then `second`. The server information and channels that a viewer gets before and after it
+/// has to reconnect.
 fn connected_again(first: &Status, second: &Status) -> [Value; 4] {
     let mut server = server();
     server.show(first, at(1));

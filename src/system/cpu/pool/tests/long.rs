@@ -3,7 +3,7 @@
 
 use super::*;
 
-/// Short runs of each test; few under Miri, which takes milliseconds for one.
+/// Number of short runs in each test; few under Miri, which takes milliseconds for one.
 const RUNS: usize = if cfg!(miri) { 20 } else { 10_000 };
 
 /// Lets between 0 and 120 us pass, so that runs find the workers awake, falling asleep and asleep.
