@@ -37,7 +37,7 @@ def compare(asked: Options) -> None:
     torch, compiled = _torch(asked, notes)
     binary = environment.ganglion(asked.binary)
     if asked.binary:
-        notes.append("The commit is that of the scripts; ganglion was a program built before (--binary).")
+        notes.append("The commit is that of the scripts; ganglion was already built (--binary).")
     agree(asked.grid, torch, compiled, notes)
     about = table.machine()
     if about["busy"] > QUIET * about["cores"]:

@@ -209,7 +209,9 @@ fn describe(event: &Event) -> String {
         Event::Link(LinkPhase::Joined, engine) => format!("joined: {engine}"),
         Event::Link(phase, text) if text.as_str().is_empty() => phase_name(*phase).to_string(),
         Event::Link(phase, text) => format!("{}: {text}", phase_name(*phase)),
-        Event::NoRandom => "the system gives no random numbers, without which no session is safe".to_string(),
+        Event::NoRandom => {
+            "the system provides no random numbers; no session is safe without them".to_string()
+        }
         Event::NoSocket => "the system refuses a socket to the brain".to_string(),
     }
 }

@@ -16,7 +16,7 @@ const LONGEST: Span = Span::from_millis(200);
 /// How the robot's commands move it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MotionModel {
-    /// Speed at full command, metres a second.
+    /// Speed at full command, metres per second.
     pub full_speed: f64,
     /// Distance between the axles, metres.
     pub wheelbase: f64,
@@ -199,7 +199,7 @@ impl Odometer {
         self.standing = standing;
     }
 
-    /// The estimated speed, metres a second, negative backwards.
+    /// The estimated speed, metres per second, negative backwards.
     pub fn speed(&self) -> f64 {
         self.speed
     }

@@ -30,7 +30,9 @@ pub use facts::Facts;
 pub use image::{ImageMessage, image};
 pub use line::{FieldCopyTap, RecordSender, Recording};
 pub use read::{End, Event, ReadError, Reader};
-pub use scene::{Beam, Entity, GREY, Lines, RED, RobotShape, Scene, SceneMoment, colour, lines, place};
+pub use scene::{
+    Beam, Entity, GREY, Lines, RED, RobotShape, Scene, SceneMessages, SceneMoment, colour, lines, place,
+};
 pub use slot::{FORMAT, FieldRecord, RecordedAnswer, Slot, Step};
 pub use store::{Medium, Opener, Quota, RecordingTarget, disk, numbered};
 pub use topic::Topic;

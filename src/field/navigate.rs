@@ -98,7 +98,7 @@ pub struct Body {
     pub turning_radius: f32,
     /// Half of the distance between the wheels that turn it on the spot, metres; 0 on a robot that steers.
     pub half_track: f32,
-    /// Speed at full command, metres a second.
+    /// Speed at full command, metres per second.
     pub full_speed: f32,
 }
 

@@ -64,7 +64,7 @@ pub enum Origin {
         rows: u64,
         /// Ridge that the cross-validation chose.
         lambda: f64,
-        /// Share of right decisions in each block of time, learned from the other blocks.
+        /// Share of correct decisions in each block of time, learned from the other blocks.
         blocks: Vec<f64>,
     },
     /// Given by a caller, without a trial.

@@ -76,7 +76,7 @@ fn main() -> ExitCode {
     };
     // The script makes engines panic on purpose, so those panics print no message.
     std::panic::set_hook(Box::new(|panic| {
-        if !panic.to_string().contains("the script lets the field engine panic") {
+        if !panic.to_string().contains("the script makes the field engine panic") {
             eprintln!("{panic}");
         }
     }));

@@ -31,7 +31,7 @@ pub struct EnablePlan {
 /// How commands move the robot, for dead reckoning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MotionPlan {
-    /// Speed at full command, metres a second.
+    /// Speed at full command, metres per second.
     pub full_speed: f32,
     /// Distance between the axles, metres.
     pub wheelbase: f32,

@@ -21,7 +21,7 @@ pub struct SimPlan {
     pub track: f32,
     /// Outer size of the car, metres (length, width).
     pub body: [f32; 2],
-    /// Speed at full duty, metres a second.
+    /// Speed at full duty, metres per second.
     pub full_speed: f32,
     /// Battery voltage when the run starts, volts.
     pub battery_v: f32,

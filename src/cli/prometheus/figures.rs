@@ -118,7 +118,7 @@ fn field(measured: &Measured, page: &mut Page) {
             .value(answer.confidence);
         page.gauge(
             "field_novelty_ratio",
-            "How unlike all experiences the present is; 0: something like it is held.",
+            "How unlike all stored experiences the present situation is; 0: a similar one is stored.",
         )
         .value(answer.novelty);
     }

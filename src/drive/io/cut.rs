@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// timeouts in this unit.
 const HANGS: Span = Span::from_millis(10);
 /// Bits of the longest transfer: an inertial sensor's has 17 bytes of nine bits, doubled for a slow chip.
-const LONGEST_BITS: u64 = 300;
+const LONGEST_BITS: u64 = 17 * 9 * 2;
 /// Interval between checks while a stop waits.
 const CHECK_EVERY: Span = Span::from_millis(5);
 /// Checks after the run's end, while the motors' thread may still hang in its last call: 400 ms in all, so

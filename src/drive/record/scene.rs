@@ -2,13 +2,16 @@
 //! of the type `foxglove.SceneUpdate` (<https://docs.foxglove.dev/docs/sdk/schemas/scene-update>). Everything
 //! is where the robot believes it to be: metres ahead of and to the left of its start.
 
+mod path;
 mod schema;
 
 pub use schema::scene_schema;
 
+use super::topics::is_due;
 use crate::base::plan::Board;
-use crate::base::time::Instant;
+use crate::base::time::{Instant, Span};
 use crate::decision::motion::OdometryPose;
+use path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -19,10 +22,8 @@ pub const SCENE_FRAME: &str = "start";
 
 /// Anything not redrawn within this many seconds disappears, so that nothing outdated stays on the screen.
 const LIFETIME_S: u64 = 1;
-/// Distance between two points of the path, metres: a curve of a small car still looks round.
-const PATH_STEP_M: f64 = 0.1;
-/// Points of a piece of the path. A message repeats only the piece that is still growing.
-const PATH_PIECE: usize = 10;
+/// Interval between messages with the whole path: at most 1,000 points, so 6 kB per second.
+const PATHS: Span = Span::from_millis(5_000);
 /// With more range sensors than this, only the far end of each cone is drawn: a ring of 64 would hide the
 /// robot.
 const WHOLE_CONES: usize = 4;
@@ -95,13 +96,22 @@ pub struct SceneMoment<'a> {
     pub doing: &'a str,
 }
 
-/// Draws a robot, and remembers the last piece of its path.
+/// The messages for a moment.
+#[derive(Clone, Debug)]
+pub struct SceneMessages {
+    /// The robot, and its path since the last `path`.
+    pub scene: Value,
+    /// The whole path, now and then: a viewer that connects late or jumps in a recording shows it within
+    /// five seconds.
+    pub path: Option<Value>,
+}
+
+/// Draws a robot, and remembers its path.
 #[derive(Clone, Debug, Default)]
 pub struct Scene {
     shape: RobotShape,
-    piece: Vec<[f64; 2]>,
-    /// Pieces before this one.
-    pieces: u64,
+    path: Path,
+    path_drawn: Option<Instant>,
 }
 
 impl Scene {
@@ -110,35 +120,29 @@ impl Scene {
         Scene { shape, ..Scene::default() }
     }
 
-    /// The message for a moment. `range` returns the metres that a sensor measures, if its value is valid.
-    pub fn message(&mut self, moment: SceneMoment<'_>, range: impl Fn(&str) -> Option<f64>) -> Value {
-        self.follow(moment.pose.at);
+    /// The messages for a moment. `range` returns the metres that a sensor measures, if its value is valid.
+    pub fn messages(
+        &mut self,
+        moment: SceneMoment<'_>,
+        range: impl Fn(&str) -> Option<f64>,
+    ) -> SceneMessages {
+        self.path.follow(moment.pose.at);
+        let path = is_due(&mut self.path_drawn, moment.time, PATHS).then(|| {
+            let path =
+                Entity::new("path", moment.time).with("lines", lines(Lines::Strip, &self.path.whole(), BLUE));
+            json!({"entities": [path.0]})
+        });
         let robot = Entity::new("robot", moment.time).expires();
         let ranges = Entity::new("ranges", moment.time).expires();
-        let path = Entity::new(&format!("path-{}", self.pieces), moment.time);
+        let newest = Entity::new("newest-path", moment.time).expires();
         let entities = [
             Some(self.body(robot, moment.pose)),
             self.ranges(ranges, moment.pose, range),
             moment.goal.map(|goal| goal_ball(Entity::new("goal", moment.time).expires(), goal, moment.doing)),
-            Some(path.with("lines", lines(Lines::Strip, &self.piece, BLUE))),
+            Some(newest.with("lines", lines(Lines::Strip, &self.path.newest(), BLUE))),
         ];
         let entities: Vec<Value> = entities.into_iter().flatten().map(|entity| entity.0).collect();
-        json!({"entities": entities})
-    }
-
-    /// Adds a point to the path. A piece that is complete stays as it is, and the next begins where it ends.
-    fn follow(&mut self, at: [f64; 2]) {
-        if !at.iter().all(|metres| metres.is_finite()) {
-            return;
-        }
-        let far = |last: &[f64; 2]| (at[0] - last[0]).hypot(at[1] - last[1]) >= PATH_STEP_M;
-        if self.piece.last().is_none_or(far) {
-            if self.piece.len() >= PATH_PIECE {
-                self.piece.drain(..PATH_PIECE - 1);
-                self.pieces += 1;
-            }
-            self.piece.push(at);
-        }
+        SceneMessages { scene: json!({"entities": entities}), path }
     }
 
     fn body(&self, entity: Entity, pose: OdometryPose) -> Entity {

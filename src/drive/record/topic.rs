@@ -28,13 +28,15 @@ pub enum Topic {
     Process,
     /// The robot from outside, for 3-D panels.
     Scene,
+    /// The way that the robot came, for 3-D panels.
+    Path,
     /// Slices through the field, for image panels.
     Slices,
 }
 
 impl Topic {
     /// Every channel.
-    pub const ALL: [Topic; 11] = [
+    pub const ALL: [Topic; 12] = [
         Topic::Frame,
         Topic::Command,
         Topic::Mode,
@@ -45,6 +47,7 @@ impl Topic {
         Topic::Status,
         Topic::Process,
         Topic::Scene,
+        Topic::Path,
         Topic::Slices,
     ];
 
@@ -61,6 +64,7 @@ impl Topic {
             Topic::Status => super::STATUS_TOPIC,
             Topic::Process => super::PROCESS_TOPIC,
             Topic::Scene => "/scene",
+            Topic::Path => "/path",
             Topic::Slices => super::SLICES_TOPIC,
         }
     }
@@ -68,7 +72,7 @@ impl Topic {
     /// The type of its messages: one that viewers know, or one of ours.
     pub fn schema_name(self) -> String {
         match self {
-            Topic::Scene => SCENE_TYPE.into(),
+            Topic::Scene | Topic::Path => SCENE_TYPE.into(),
             Topic::Slices => IMAGE_TYPE.into(),
             other => format!("ganglion.{}", &other.name()[1..]),
         }
@@ -131,7 +135,7 @@ impl Topic {
             Topic::Process => {
                 object(named(&["resident_kib", "locked_kib", "threads", "open_files", "slots_unrecorded"]))
             }
-            Topic::Scene => scene_schema(),
+            Topic::Scene | Topic::Path => scene_schema(),
             Topic::Slices => image_schema(),
         }
     }

@@ -2,7 +2,7 @@
 //! they happen; the exact slots have a channel of their own.
 
 use super::facts::Facts;
-use super::scene::{Scene, SceneMoment};
+use super::scene::{Scene, SceneMessages, SceneMoment};
 use super::slot::Slot;
 use super::topic::Topic;
 use crate::base::frame::Health;
@@ -145,13 +145,17 @@ impl Topics {
         if let Some(goal) = slot.field.as_ref().and_then(|field| field.goal)
             && is_due(&mut self.drawn, slot.slot, SCENES)
         {
-            put(Topic::Scene, serde_json::to_vec(&self.scene(slot, &goal)));
+            let SceneMessages { scene, path } = self.scene(slot, &goal);
+            put(Topic::Scene, serde_json::to_vec(&scene));
+            if let Some(path) = path {
+                put(Topic::Path, serde_json::to_vec(&path));
+            }
         }
         made
     }
 
     /// A robot without a navigator does not know where it is: it has no scene.
-    fn scene(&mut self, slot: &Slot, goal: &GoalReport) -> Value {
+    fn scene(&mut self, slot: &Slot, goal: &GoalReport) -> SceneMessages {
         let moment = SceneMoment {
             time: slot.slot,
             pose: goal.pose,
@@ -159,7 +163,7 @@ impl Topics {
             doing: goal.state.why().unwrap_or(goal.state.name()),
         };
         let sensors = &self.sensors;
-        self.scene.message(moment, |name| {
+        self.scene.messages(moment, |name| {
             let (_, sample) = sensors.iter().zip(&slot.frame).find(|(sensor, _)| *sensor == name)?;
             (sample.health == Health::Good).then_some(f64::from(sample.value))
         })
@@ -193,7 +197,8 @@ impl Topics {
     }
 }
 
-fn is_due(last: &mut Option<Instant>, now: Instant, every: Span) -> bool {
+/// Whether `every` has passed since `last`, which then becomes `now`.
+pub(super) fn is_due(last: &mut Option<Instant>, now: Instant, every: Span) -> bool {
     let due = last.is_none_or(|last| now.since(last) >= every || now < last);
     if due {
         *last = Some(now);
@@ -304,7 +309,8 @@ mod tests {
         }
         // A second at 100 Hz: one mode that remains, one cause that clears.
         let expected = [("/command", 20), ("/field", 10), ("/frame", 10), ("/lateness", 10), ("/mode", 1)];
-        let expected = expected.into_iter().chain([("/quality", 1), ("/reflex", 2), ("/scene", 5)]);
+        let expected =
+            expected.into_iter().chain([("/path", 1), ("/quality", 1), ("/reflex", 2), ("/scene", 5)]);
         assert_eq!(counts, expected.collect());
     }
 }

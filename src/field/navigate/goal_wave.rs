@@ -13,7 +13,7 @@ const GAIN: f32 = 0.95;
 const DECAY: f32 = 0.4549;
 /// Value at the goal: 2^100. Only ratios are read; a large value leaves more of f32's range below it.
 const AT_GOAL: f32 = 1.267_650_6e30;
-/// Smaller values become 0, because the processor is slow with subnormal numbers. It ends the wave after 328
+/// Smaller values become 0, because the processor is slow with subnormal numbers. It ends the wave after 329
 /// cells: 33 m.
 const FLOOR: f32 = 1e-35;
 /// Steps in each cycle.

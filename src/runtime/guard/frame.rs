@@ -172,7 +172,7 @@ pub struct GuardStatus {
     pub phase: Phase,
     /// Whether the line is on, so that the motors may run.
     pub line_on: bool,
-    /// Whether the line had the requested level when it was last switched.
+    /// Whether the last call that switched the line succeeded.
     pub line_sound: bool,
     /// How often the guard switched the line off, not counting clean ends.
     pub trips: u32,

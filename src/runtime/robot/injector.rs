@@ -42,7 +42,7 @@ impl FaultInjector {
             None => self.clock.now().since(start),
         };
         self.clock.sleep_until(self.faults.end_of_cycle(start, own));
-        answer.expect("the script lets the field engine panic")
+        answer.expect("the script makes the field engine panic")
     }
 }
 

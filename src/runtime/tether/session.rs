@@ -39,7 +39,7 @@ pub struct NoRandom;
 
 impl fmt::Display for NoRandom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the system gives no random numbers, without which no session is safe")
+        f.write_str("the system provides no random numbers; no session is safe without them")
     }
 }
 

@@ -34,7 +34,7 @@ impl Confusion {
     pub fn right(&self) -> u64 {
         (0..self.labels.len()).map(|label| self.counts[label][label]).sum()
     }
-    /// Share of right decisions; `None` without any decision.
+    /// Share of correct decisions; `None` without any decision.
     pub fn accuracy(&self) -> Option<f64> {
         let total = self.total();
         (total > 0).then(|| self.right() as f64 / total as f64)

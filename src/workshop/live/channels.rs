@@ -4,7 +4,9 @@ use super::protocol::Advertised;
 use super::room;
 use crate::base::time::Instant;
 use crate::decision::motion::OdometryPose;
-use crate::drive::record::{CommandMessage, Facts, FrameMessage, Scene, SceneMoment, Topic, image};
+use crate::drive::record::{
+    CommandMessage, Facts, FrameMessage, Scene, SceneMessages, SceneMoment, Topic, image,
+};
 use crate::runtime::control::Status;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,7 +14,7 @@ use serde_json::{Value, json};
 /// The channels, in the order of their numbers. Lateness is missing: a status has its distribution over the
 /// whole run (`/status`), whereas a recording has the largest value since the last message. The process's
 /// resource usage is in recordings only.
-const TOPICS: [Topic; 9] = [
+const TOPICS: [Topic; 10] = [
     Topic::Frame,
     Topic::Command,
     Topic::Mode,
@@ -21,6 +23,7 @@ const TOPICS: [Topic; 9] = [
     Topic::Field,
     Topic::Status,
     Topic::Scene,
+    Topic::Path,
     Topic::Slices,
 ];
 
@@ -66,6 +69,7 @@ impl Channels {
         scene: &mut Scene,
         now: Instant,
     ) -> [Option<Vec<u8>>; Channels::COUNT] {
+        let drawn = draw(status, scene, now);
         let message = |topic| match topic {
             Topic::Frame => json(&frame(status)),
             Topic::Command => json(&command(status)),
@@ -74,7 +78,8 @@ impl Channels {
             Topic::Quality => json(&quality(status)?),
             Topic::Field => json(&field(status)?),
             Topic::Status => json(&whole(status)),
-            Topic::Scene => json(&draw(status, scene, now)?),
+            Topic::Scene => json(&drawn.as_ref()?.scene),
+            Topic::Path => json(drawn.as_ref()?.path.as_ref()?),
             Topic::Slices => json(&image(now, status.slices.clone()?)),
             Topic::Lateness | Topic::Process => None,
         };
@@ -142,7 +147,7 @@ fn field(status: &Status) -> Option<Value> {
 }
 
 /// The robot at its estimated position, and the simulated room around it.
-fn draw(status: &Status, scene: &mut Scene, now: Instant) -> Option<Value> {
+fn draw(status: &Status, scene: &mut Scene, now: Instant) -> Option<SceneMessages> {
     let goal = status.measured.goal.as_ref()?;
     let moment = SceneMoment {
         time: now,
@@ -150,14 +155,14 @@ fn draw(status: &Status, scene: &mut Scene, now: Instant) -> Option<Value> {
         goal: goal.goal,
         doing: goal.why.as_deref().unwrap_or(&goal.state),
     };
-    let mut message = scene.message(moment, |name| {
+    let mut messages = scene.messages(moment, |name| {
         let sensor = status.measured.sensors.iter().find(|sensor| sensor.name == name)?;
         sensor.value.filter(|_| sensor.health == "good").map(f64::from)
     });
-    if let (Some(room), Some(entities)) = (&status.room, message["entities"].as_array_mut()) {
+    if let (Some(room), Some(entities)) = (&status.room, messages.scene["entities"].as_array_mut()) {
         entities.push(room::draw(room, now));
     }
-    Some(message)
+    Some(messages)
 }
 
 /// The status without the parts that other channels carry.

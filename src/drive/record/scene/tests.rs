@@ -43,7 +43,7 @@ fn every_key_of_a_scene_is_in_its_schema() {
     let schema = scene_schema();
     for shape in [shape(2), RobotShape::default()] {
         let mut scene = Scene::new(shape);
-        let message = scene.message(moment(1_500, [0.0, 0.0], 0.3), |_| Some(0.5));
+        let message = scene.messages(moment(1_500, [0.0, 0.0], 0.3), |_| Some(0.5)).scene;
         keys(&message, &schema, "scene");
         for entity in message["entities"].as_array().unwrap() {
             assert_eq!(entity["timestamp"], json!({"sec": 1, "nsec": 500_000_000}));
@@ -57,7 +57,8 @@ fn a_scene_shows_body_cone_and_goal_where_they_are() {
     let mut scene = Scene::new(shape(1));
     // At (1, 1), looking along y: ahead is +y, left is -x.
     let quarter = std::f64::consts::FRAC_PI_2;
-    let message = scene.message(moment(0, [1.0, 1.0], quarter), |name| (name == "range-0").then_some(1.0));
+    let message =
+        scene.messages(moment(0, [1.0, 1.0], quarter), |name| (name == "range-0").then_some(1.0)).scene;
     let body = &entity(&message, "robot").unwrap()["cubes"][0];
     assert_eq!(body["pose"]["position"], json!({"x": 1.0, "y": 1.045, "z": 0.05}), "17 cm - half of 25 cm");
     assert_eq!(body["size"], json!({"x": 0.25, "y": 0.12, "z": 0.1}));
@@ -75,38 +76,32 @@ fn a_scene_shows_body_cone_and_goal_where_they_are() {
 fn nothing_is_drawn_for_a_sensor_that_sees_nothing() {
     let mut scene = Scene::new(shape(2));
     for range in [None, Some(3.0), Some(-1.0), Some(f64::NAN)] {
-        let message = scene.message(moment(0, [0.0, 0.0], 0.0), |_| range);
+        let message = scene.messages(moment(0, [0.0, 0.0], 0.0), |_| range).scene;
         assert!(entity(&message, "ranges").is_none(), "{range:?}");
     }
     let mut ring = Scene::new(shape(WHOLE_CONES + 1));
-    let message = ring.message(moment(0, [0.0, 0.0], 0.0), |_| Some(1.0));
+    let message = ring.messages(moment(0, [0.0, 0.0], 0.0), |_| Some(1.0)).scene;
     let points = entity(&message, "ranges").unwrap()["lines"][0]["points"].as_array().map(Vec::len);
     assert_eq!(points, Some(2 * (WHOLE_CONES + 1)), "only the far ends");
 }
 
 #[test]
-fn the_path_is_sent_in_pieces_that_join() {
+fn the_whole_path_comes_every_5_s_and_the_rest_at_once() {
     let mut scene = Scene::new(shape(0));
-    let mut pieces: Vec<(String, Vec<Value>)> = Vec::new();
-    for step in 0..200 {
-        let message = scene.message(moment(step * 100, [step as f64 / 32.0, 0.0], 0.0), |_| None);
-        let path = message["entities"].as_array().unwrap().last().unwrap().clone();
-        assert_eq!(path["lifetime"]["sec"], 0, "it stays");
-        let points = path["lines"][0]["points"].as_array().unwrap().clone();
-        assert!(points.len() <= PATH_PIECE);
-        let id = path["id"].as_str().unwrap().to_string();
-        match pieces.last_mut().filter(|(last, _)| *last == id) {
-            Some((_, last)) => *last = points,
-            None => pieces.push((id, points)),
+    let mut whole: Vec<(u64, Vec<Value>)> = Vec::new();
+    for step in 0..120 {
+        let (ms, x) = (step * 100, step as f64 / 32.0);
+        let SceneMessages { scene: message, path } = scene.messages(moment(ms, [x, 0.0], 0.0), |_| None);
+        let points = |entity: &Value| entity["lines"][0]["points"].as_array().unwrap().clone();
+        if let Some(path) = path {
+            let path = entity(&path, "path").unwrap();
+            assert_eq!(path["lifetime"]["sec"], 0, "it stays");
+            whole.push((ms, points(path)));
         }
+        let newest = points(entity(&message, "newest-path").unwrap());
+        assert_eq!(newest.last().unwrap()["x"], mm(x), "it reaches the robot");
+        assert!(whole.last().unwrap().1.contains(&newest[0]), "it joins the whole path");
     }
-    // Points at least 0.1 m apart, so every fourth of 200; neighbouring pieces share one.
-    assert_eq!(pieces.iter().map(|(_, points)| points.len() - 1).sum::<usize>(), 49);
-    for two in pieces.windows(2) {
-        assert_eq!(two[0].1.last(), two[1].1.first());
-    }
-    // A pose that is not a number adds no point.
-    let message = scene.message(moment(0, [f64::NAN, 0.0], 0.0), |_| None);
-    let path = message["entities"].as_array().unwrap().last().unwrap();
-    assert!(path["lines"][0]["points"].as_array().unwrap().iter().all(|point| point["x"].is_number()));
+    assert_eq!(whole.iter().map(|(ms, _)| *ms).collect::<Vec<_>>(), [0, 5_000, 10_000]);
+    assert!(whole.iter().all(|(_, points)| points[0]["x"] == 0.0), "each begins at the start");
 }

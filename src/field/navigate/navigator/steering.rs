@@ -45,9 +45,9 @@ const FORWARDS_FOR: f64 = 0.4;
 const BACKS_FOR: f64 = 1.4;
 /// It drives backwards at no more than this share of full speed ...
 const BACKING: f32 = 0.5;
-/// ... and at no more than this speed, metres a second.
+/// ... and at no more than this speed, metres per second.
 const BACKING_SPEED: f32 = 0.3;
-/// While it looks around it moves at this speed, metres a second.
+/// While it looks around it moves at this speed, metres per second.
 const LOOKING_SPEED: f32 = 0.12;
 /// Share of the tightest curve for each radian off the direction.
 const GAIN: f64 = 2.0;
