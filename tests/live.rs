@@ -88,7 +88,9 @@ fn a_viewer_sees_a_running_robot_and_hears_of_its_end() {
     let scene = next(6, "/scene", &|_| true);
     let drawn = scene["entities"].as_array().expect("entities").iter().map(|entity| &entity["id"]);
     let drawn: Vec<_> = drawn.filter(|id| *id != "ranges").collect();
-    assert_eq!(drawn, ["robot", "path-0", "room"], "no goal yet");
+    assert_eq!(drawn, ["robot", "newest-path", "room"], "no goal yet");
+    let path = next(8, "/path", &|_| true);
+    assert_eq!(path["entities"][0]["id"], "path", "all of it, for a viewer that came late");
 
     assert_eq!(channel("/slices")["schemaName"], "foxglove.RawImage");
     let slices = next(7, "/slices", &|slices| slices["cycle"].as_u64() > Some(0));

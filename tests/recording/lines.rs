@@ -35,6 +35,7 @@ fn drive(board: &Board, seconds: u64, mut run: impl FnMut(&mut Tick)) -> (Vec<St
     stepper.finish();
     drop(sender);
     let status = recording.end(LONG);
+    assert!(status.ended, "the robot still exists and could send a copy of its field; the file ends anyway");
     (files.steps(), status)
 }
 

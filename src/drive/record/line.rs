@@ -59,7 +59,7 @@ impl FieldCopyTap {
 
 /// A running recording.
 pub struct Recording {
-    items: Option<Sender<Item>>,
+    items: Sender<Item>,
     counts: Arc<RecordingCounts>,
     thread: Option<JoinHandle<()>>,
 }
@@ -108,7 +108,7 @@ impl Recording {
             patient,
             counts: counts.clone(),
         };
-        Ok((Recording { items: Some(items), counts, thread: Some(thread) }, feed))
+        Ok((Recording { items, counts, thread: Some(thread) }, feed))
     }
 
     /// What the recording has written and lost.
@@ -118,20 +118,19 @@ impl Recording {
 
     /// Adds the robot's status as it was at `now`. One that does not fit is left out.
     pub fn status(&self, now: Instant, json: String) {
-        let sent = self.items.as_ref().map(|items| items.try_send(Item::Status(now.as_nanos(), json)));
-        let _ = sent; // the next one follows in a second
+        let _ = self.items.try_send(Item::Status(now.as_nanos(), json)); // the next one follows in a second
     }
 
     /// Adds an entry to the metadata at the end of the file.
     pub fn word(&self, key: &str, word: String) {
-        let sent = self.items.as_ref().map(|items| items.try_send(Item::Word(key.into(), word)));
-        let _ = sent;
+        let _ = self.items.try_send(Item::Word(key.into(), word));
     }
 
     /// Ends the file after the run, when its [`RecordSender`] is gone, and waits at most `timeout` for that.
+    /// A [`FieldCopyTap`] may still exist, for example in a thread that hangs.
     pub fn end(mut self, timeout: Duration) -> RecordingStatus {
-        self.items = None;
         let until = Moment::now() + timeout;
+        let _ = self.items.send_deadline(Item::End, until); // fails if the thread is gone or the disk hangs
         if let Some(thread) = self.thread.take() {
             while !thread.is_finished() && Moment::now() < until {
                 std::thread::sleep(Duration::from_millis(2));

@@ -66,6 +66,8 @@ pub(super) enum Item {
     FieldCopy(Vec<u8>),
     /// Entries of the metadata at the end of the file.
     Word(String, String),
+    /// The run is over.
+    End,
 }
 
 /// The thread's state.
@@ -122,13 +124,13 @@ impl Writer {
         if matches!(self.plan.place, RecordingTarget::File(_)) { self.open() } else { Ok(()) }
     }
 
-    /// The thread's main function: runs until all senders are gone.
+    /// The thread's main function: runs until [`Item::End`], or until all senders are gone.
     pub(super) fn live(mut self, items: &Receiver<Item>) {
         loop {
             match items.recv_timeout(SYNC_EVERY / 4) {
+                Ok(Item::End) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(item) => self.take(item),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
             }
             if self.synced.elapsed() >= SYNC_EVERY {
                 self.sync();
@@ -164,6 +166,7 @@ impl Writer {
                 self.note(written);
             }
             Item::Word(key, word) => drop(self.words.insert(key, word)),
+            Item::End => {} // for `live`
         }
     }
 

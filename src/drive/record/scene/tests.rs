@@ -70,6 +70,7 @@ fn a_scene_shows_body_cone_and_goal_where_they_are() {
     let goal = entity(&message, "goal").unwrap();
     assert_eq!(goal["spheres"][0]["pose"]["position"]["y"], -2.0);
     assert_eq!(goal["texts"][0]["text"], "going");
+    assert_eq!(goal["texts"][0]["pose"]["position"]["y"], -1.7, "beside the ball, which it would hide");
 }
 
 #[test]

@@ -105,8 +105,8 @@ fn bad_requests_are_answered_and_change_nothing() {
         client.send(Message::text(bad)).expect("it takes it");
         assert_eq!(text(&mut client)["level"], 2, "{bad}");
     }
-    send(&mut client, &json!({"op": "subscribe", "subscriptions": [{"id": 1, "channelId": 9}]}));
-    assert_eq!(text(&mut client)["message"], "there is no channel 9");
+    send(&mut client, &json!({"op": "subscribe", "subscriptions": [{"id": 1, "channelId": 99}]}));
+    assert_eq!(text(&mut client)["message"], "there is no channel 99");
     let many: Vec<Value> = (0..300).map(|id| json!({"id": id, "channelId": 0})).collect();
     send(&mut client, &json!({"op": "subscribe", "subscriptions": many}));
     assert_eq!(text(&mut client)["message"], "at most 256 subscriptions");
