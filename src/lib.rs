@@ -11,7 +11,7 @@
 //! `bus`; no frame in `device`; no TOML outside `board`; no `unsafe` outside `rt`, `gpu`, `bus::linux` and
 //! the vector instructions of `cpu`; no wall clock at all.
 //!
-//! The feature `workshop` (on by default) adds the tools that teach and examine a field at a desk, and the
+//! The feature `workshop` (on by default) adds development tools, which teach and examine a field, and the
 //! page of a recorded run. The package for robots is built without it.
 
 // A module may use only modules above it; `tests/tidy.rs` enforces this.
@@ -27,7 +27,7 @@ pub mod base {
     pub mod plan;
 }
 
-/// Untrusted input, what the system grants, threads, CPU and GPU.
+/// Untrusted input, privileges and resources granted by the operating system, threads, CPU and GPU.
 pub mod system {
     pub mod sanitize;
     pub mod bounded_read;
@@ -59,7 +59,7 @@ pub mod hardware {
     pub mod gpu_meter;
 }
 
-// A simulated robot behind the same interface.
+// A simulated robot, behind the same interface as the hardware.
 pub mod sim;
 
 // The neural field.
@@ -79,8 +79,8 @@ pub mod drive {
 // Places, remembered as vectors.
 pub mod memory;
 
-/// A running robot: its control period, its processes, a run from start to end, the last resorts for
-/// stopping.
+/// A running robot: its control period, its processes, a run from start to end, and the last resorts for
+/// stopping it.
 pub mod runtime {
     pub mod requests;
     pub mod loop_status;
@@ -101,7 +101,7 @@ pub mod runtime {
     pub mod em_brain;
 }
 
-/// Teaching and examining a field, and watching a robot, at a desk. No robot needs it.
+/// Development tools: teach and examine a field, and watch a robot. No robot needs them.
 #[cfg(feature = "workshop")]
 pub mod workshop {
     pub mod learn;
@@ -111,7 +111,7 @@ pub mod workshop {
     pub mod live;
 }
 
-/// Board files, setup of a machine, updates, benchmarks, latency with hardware in the loop.
+/// Board files, setup of a machine, updates, benchmarks, hardware-in-the-loop latency.
 pub mod deploy {
     pub mod board;
     pub mod update;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Counts what it allocates, so that "no allocation in a tick" is measured in every run.
+/// Counts the allocations, so that "no allocation in a tick" is measured in every run.
 #[global_allocator]
 static HEAP: ganglion::system::rt::heap::CountingHeap = ganglion::system::rt::heap::CountingHeap;
 

@@ -102,7 +102,7 @@ fn the_recorders_object_has_every_figure_and_its_file_is_gone() {
         number(row, "measured")
     };
     let work = ["without", "with"].map(|which| figure(&format!("work of a tick, p50, {which} recorder")));
-    assert!(near(figure("work of a tick, p50, with less without"), work[1] - work[0]), "{object}");
+    assert!(near(figure("work of a tick, p50, with minus without"), work[1] - work[0]), "{object}");
     assert!(near(figure("work of a tick, p50, with over without"), work[1] / work[0]), "{object}");
     assert_eq!(figure("heap allocations a tick, with recorder"), 0.0);
     assert_eq!(figure("slots lost by the recorder"), 0.0);

@@ -224,7 +224,7 @@ fn a_robot_goes_back_to_what_it_has_met_by_name() {
     let robot = Robot::start_with("met", REMEMBERS_WALLS, "walls = [[2.6, 0.0, 2.6, 4.0]]\n");
     let unknown = robot.ask(&["go", "door"]);
     assert_eq!(unknown.status.code(), Some(64), "{}", err(&unknown));
-    assert!(err(&unknown).contains("'door' is no place that the robot knows"), "{}", err(&unknown));
+    assert!(err(&unknown).contains("'door' is not a place that the robot knows"), "{}", err(&unknown));
     let go = |place: &str| {
         let ended = robot.ask(&["go", place, "--wait", "120s"]);
         assert_eq!(ended.status.code(), Some(0), "{place}: {}{}", out(&ended), err(&ended));

@@ -123,7 +123,7 @@ fn a_picture_shows_the_world_and_the_goals_of_its_run() {
     let run = ["--clock", "sim", "--for", "4s", "--world", &world, "--goal", "1,0;0,0.5"];
     let (svg, _) = drawn(&file, &run);
     let count = |class: &str| svg.matches(&format!("class=\"{class}\"")).count();
-    // The line on the floor and the way are also in the legend.
+    // The line on the floor and the path driven are also in the legend.
     assert_eq!([count("solid"), count("mover"), count("tape"), count("hole")], [3, 1, 2, 1]);
     assert_eq!(count("wall"), 5, "one, and the four sides of the box");
     assert_eq!([count("place"), count("start"), count("end"), count("way")], [2, 1, 1, 2]);
@@ -166,7 +166,7 @@ fn pictures_that_cannot_be_made_are_refused_at_the_start() {
     let recording = folder.file("drive.mcap");
     std::fs::write(&recording, "a recording").expect("a file");
     let (code, said) = refused("sim", &recording);
-    assert!(code == Some(64) && said.contains("not written over"), "{said}");
+    assert!(code == Some(64) && said.contains("not overwritten"), "{said}");
     assert_eq!(std::fs::read_to_string(&recording).expect("the file"), "a recording");
     assert_eq!(refused("sim", folder.0.to_str().expect("a name")).0, Some(64));
     assert_eq!(refused("sim", &folder.file("absent/drive.svg")).0, Some(69));

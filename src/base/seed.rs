@@ -1,10 +1,10 @@
-//! Numbers drawn from a seed, the same on every machine and in every version.
+//! Random numbers drawn from a seed, the same on every machine and in every version.
 //!
 //! Counter-based: a draw is a pure function of (seed, stream, index), so threads, order and quality level
 //! cannot change it. The mixer is SplitMix64's finaliser (Steele, Lea, Flood 2014); library generators do not
 //! promise that their distributions stay the same from release to release.
 
-/// One independent family of draws. The numbers are part of the file format: never reuse one.
+/// One independent family of draws. The number of a stream is part of the file format: never reuse one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Stream {
@@ -28,7 +28,7 @@ pub enum Stream {
     Patterns = 9,
     /// Random faults.
     Fault = 10,
-    /// When within a control period the bench's stimuli arrive.
+    /// At which point of a control period each stimulus of `ganglion hil` arrives.
     Phase = 11,
     /// Random vectors of the holographic memory.
     MemoryVectors = 12,
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn random_draws_never_change() {
-        // Golden values: a change of the generator would silently change every saved read-out.
+        // Golden values: a change to the generator would silently change the meaning of every saved read-out.
         let golden = (bits(1, Stream::Bias, 0), bits(1, Stream::Bias, 1), bits(2, Stream::Bias, 0));
         assert_eq!(golden, GOLDEN);
     }

@@ -29,7 +29,7 @@ impl Span {
     pub const fn from_millis(ms: u64) -> Span {
         Span(ms * 1_000_000)
     }
-    /// A span of `s` seconds; negative, NaN and over-long values saturate.
+    /// A span of `s` seconds; negative values and NaN become zero, over-long ones saturate.
     pub fn from_secs_f64(s: f64) -> Span {
         Span((s * 1e9) as u64)
     }
@@ -71,7 +71,7 @@ pub struct Instant(u64);
 impl Instant {
     /// The clock's own zero.
     pub const ZERO: Instant = Instant(0);
-    /// Later than any time a clock returns; used for "not until woken".
+    /// Later than any time that a clock returns; a deadline of `NEVER` means "sleep until woken".
     pub const NEVER: Instant = Instant(u64::MAX);
 
     /// The point `ns` nanoseconds after the clock's zero.
@@ -112,10 +112,11 @@ impl Sub<Span> for Instant {
 pub trait Clock: Send + Sync {
     /// The current time.
     fn now(&self) -> Instant;
-    /// Returns no earlier than `at`; at once if `at` has passed. The deadline is absolute, so no drift adds
-    /// up.
+    /// Returns no earlier than `at`; at once if `at` has passed. The deadline is absolute, so drift does not
+    /// accumulate.
     fn sleep_until(&self, at: Instant);
-    /// How long the machine has slept since it was started: time that passed while this clock was stopped.
+    /// How long the machine has slept (been suspended) since it was started: time that passed while this
+    /// clock was stopped.
     fn slept(&self) -> Span {
         Span::ZERO
     }
@@ -143,7 +144,8 @@ impl Clock for MonotonicClock {
         {}
     }
 
-    /// How far ahead `CLOCK_BOOTTIME`, the clock that keeps running during sleep, is. Never overestimated.
+    /// How far `CLOCK_BOOTTIME`, which keeps running during suspend, is ahead of this clock. Never
+    /// overestimated.
     fn slept(&self) -> Span {
         let mut slept = Span::ZERO;
         for _ in 0..READINGS {
@@ -168,13 +170,13 @@ fn read(clock: rustix::time::ClockId) -> Instant {
 }
 
 /// Two clock readings this close together count as simultaneous. This is a hundred times the time that they
-/// take, and a hundredth of [`NOTICEABLE`]. Without this limit, a thread that loses its core between the two
-/// would detect a sleep.
+/// take, and a hundredth of [`NOTICEABLE`]. A thread that is preempted between the two underestimates the
+/// sleep; without this limit, its next accurate reading would look like a new sleep.
 const AT_ONCE: Span = Span::from_micros(100);
-/// No thread is preempted this many times in a row between two readings.
+/// Maximum number of attempts: a thread is practically never preempted in all of them.
 const READINGS: usize = 4;
-/// A shorter sleep makes no sample more than one control period older than its timestamp says. Real sleeps
-/// take a hundred times as long.
+/// Shorter sleeps are ignored: a sample is then at most 10 ms, one control period of the shipped boards,
+/// older than its timestamp says. Real sleeps take a hundred times as long.
 const NOTICEABLE: Span = Span::from_millis(10);
 
 /// Detects that the machine has slept.
@@ -184,12 +186,13 @@ pub struct SleepWatch {
 }
 
 impl SleepWatch {
-    /// Detects sleeps from now on.
+    /// A watch that detects sleeps from now on.
     pub fn new(clock: &dyn Clock) -> SleepWatch {
         SleepWatch { slept: clock.slept() }
     }
 
-    /// How long the machine has slept since the last call, if it has.
+    /// How long the machine has slept since `new` or the last sleep that was returned; `None` if that is less
+    /// than [`NOTICEABLE`].
     pub fn take(&mut self, clock: &dyn Clock) -> Option<Span> {
         let slept = clock.slept();
         let more = slept.less(self.slept);
@@ -202,7 +205,7 @@ impl SleepWatch {
 }
 
 /// Virtual time. Only sleeping moves the clock, so a run is as fast as the machine allows and the same every
-/// time. The stepper in `executor/stepper.rs` gives each worker its own cursor on it.
+/// time. The stepper in `executor/stepper.rs` keeps a separate cursor for each worker.
 #[derive(Debug, Default)]
 pub struct SimClock {
     cursor: AtomicU64,
@@ -256,15 +259,15 @@ impl Grid {
     /// # Panics
     /// If `period` is zero: the board check refuses that, so it is a programming error here.
     pub fn new(start: Instant, period: Span) -> Grid {
-        assert!(period > Span::ZERO, "a control period is longer than zero");
+        assert!(period > Span::ZERO, "a control period must be longer than zero");
         Grid { start, period, run: 0, skipped: 0 }
     }
     /// The next slot to run.
     pub fn slot(&self) -> Instant {
         self.start + self.period.times(self.index())
     }
-    /// The slot ran and its work ended at `now`. Returns how many further slots are lost: those whose whole
-    /// period had passed by `now`.
+    /// Notes that the slot ran and its work ended at `now`. Returns how many further slots are lost: those
+    /// whose whole period had passed by `now`.
     pub fn done(&mut self, now: Instant) -> u64 {
         self.run += 1;
         let behind = now.since(self.slot());
@@ -292,7 +295,7 @@ impl Grid {
     pub fn progress(&self) -> (Instant, u64, u64) {
         (self.start, self.run, self.skipped)
     }
-    /// A grid of the same period that has progressed this far.
+    /// A grid with the same period that has progressed this far.
     pub fn resumed(&self, (start, run, skipped): (Instant, u64, u64)) -> Grid {
         Grid { start, period: self.period, run, skipped }
     }
@@ -300,7 +303,7 @@ impl Grid {
     pub fn period(&self) -> Span {
         self.period
     }
-    /// Time from the first slot to the next slot.
+    /// Time from the first slot to the next slot to run.
     pub fn elapsed(&self) -> Span {
         self.slot().since(self.start)
     }
@@ -309,7 +312,7 @@ impl Grid {
     /// from the count, and none is counted twice.
     pub fn identity_holds(&self, now: Instant) -> bool {
         let due = now.since(self.start).as_nanos() / self.period.as_nanos();
-        // Between two slots, the one in progress may or may not be counted yet.
+        // The slot in progress may or may not be counted yet.
         self.index() == due || self.index() == due + 1
     }
 }
@@ -324,7 +327,8 @@ mod tests {
         let mut grid = Grid::new(Instant::from_nanos(5), period);
         assert_eq!(grid.done(Instant::from_nanos(5) + Span::from_millis(3)), 0);
         assert_eq!(grid.slot(), Instant::from_nanos(5) + period);
-        // Work that ends 35 ms after its slot has used up the slots at +10, +20 and part of +30.
+        // Work that ends 35 ms after its slot overruns the slots at +10 and +20 ms completely, and part of
+        // the one at +30 ms.
         let end = grid.slot() + Span::from_millis(35);
         assert_eq!(grid.done(end), 2);
         assert_eq!(grid.slot(), Instant::from_nanos(5) + period.times(4));
@@ -351,7 +355,7 @@ mod tests {
     #[test]
     fn suspend_is_reported_once_and_the_clock_stops_during_it() {
         let clock = SimClock::new();
-        clock.sleep_machine(Span::from_millis(3_000)); // before anything was watched
+        clock.sleep_machine(Span::from_millis(3_000)); // before the watch exists
         let mut watch = SleepWatch::new(&clock);
         assert_eq!(watch.take(&clock), None);
         clock.sleep_machine(Span::from_millis(9));

@@ -21,8 +21,8 @@ pub fn board(path: &Path) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
-/// Puts the simulated robot of `loaded` into the world in the file at `path`. Returns the world's digest, by
-/// which a recording tells worlds apart.
+/// Puts the simulated robot of `loaded` into the world in the file at `path`. Returns the world's digest,
+/// which identifies the world in a recording.
 pub fn world(loaded: &mut Loaded, path: &Path) -> Result<blake3::Hash, Failure> {
     let BusPlan::Sim = loaded.board.bus else {
         return Err(Failure::usage(format!(
@@ -97,14 +97,14 @@ pub fn readout(path: &Path) -> Result<Readout, Failure> {
 
 /// A human-readable duration: `20s`, `1500ms`, `2min`, `1h 30min`.
 pub fn span(text: &str) -> Result<Span, String> {
-    // humantime 2.4 panics if the parts' seconds add up to exactly 2^64 - 1 and the rest carries one more.
-    // The largest text allowed here, five ten-digit numbers of years, adds up to a tenth of that.
+    // humantime 2.4 panics if the parts' seconds add up to exactly 2^64 - 1 and the nanoseconds carry one
+    // more. The largest duration allowed here, five ten-digit numbers of years, adds up to a tenth of that.
     const LONGEST: usize = 64;
     const DIGITS: usize = 10;
     let digits = text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
     if text.len() > LONGEST || digits > DIGITS {
         return Err(format!(
-            "at most {LONGEST} letters, and numbers of {DIGITS} digits; for example 20s or 1500ms"
+            "at most {LONGEST} characters, and {DIGITS} digits per number; for example 20s or 1500ms"
         ));
     }
     let length =

@@ -1,4 +1,4 @@
-//! `bench`: measures now what this machine achieves. There is one file per subcommand.
+//! `bench`: measures what this machine achieves. There is one file per subcommand.
 
 mod all;
 #[cfg(feature = "workshop")]
@@ -30,7 +30,7 @@ pub struct Args {
 enum What {
     /// Wake-up lateness and cost of the control loop, compared with a bare timer in the same run
     Loop(control::Args),
-    /// What a recorder costs the control loop, compared with the loop without one in the same run
+    /// What a recorder costs the control loop, compared with the loop without a recorder in the same run
     Record(record::Args),
     /// A cycle of the neural field and its stages, compared with a plain copy of the same size in the same
     /// run
@@ -41,7 +41,7 @@ enum What {
     Brain(brain::Args),
     /// A remote field's round trip, compared with a bare UDP echo in the same run
     Tether(tether::Args),
-    /// Drivers cross the worlds of the navigation course BARN in the simulator
+    /// How well drivers cross the worlds of the navigation course BARN in the simulator
     #[cfg(feature = "workshop")]
     Barn(barn::Args),
     /// Control loop and field with a board's own settings, compared with the board's targets
@@ -82,7 +82,8 @@ fn cut_short() -> Failure {
 fn seconds(text: &str) -> Result<Span, String> {
     let seconds: f64 =
         text.parse().map_err(|_| "not a number of seconds; for example 5 or 0.5".to_string())?;
-    // A millisecond is shorter than any cycle, and a day is longer than anyone needs. NaN is in no range.
+    // Less than a millisecond is too short for a figure, and a day is longer than anyone needs. NaN is in no
+    // range.
     if (0.001..=86_400.0).contains(&seconds) {
         Ok(Span::from_secs_f64(seconds))
     } else {
@@ -109,7 +110,7 @@ fn too_many_threads(threads: usize) -> Option<String> {
     (threads > cores).then(|| format!("{threads} threads on {cores} cores: they wait for each other"))
 }
 
-/// Runs `work` on its own thread: what it requests from the system (such as a core) ends with it.
+/// Runs `work` on its own thread: what it requests from the system (such as a core) ends with that thread.
 fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("field".into()).spawn_scoped(scope, work);

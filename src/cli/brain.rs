@@ -50,8 +50,8 @@ A robot joins with its key, and its board must have the same values as one of th
 engine. With --state the brain saves each robot every half minute, after a minute of silence and at the end; a robot that
 joins again continues from there. Ctrl-C or SIGTERM ends the brain and saves every robot.
 
-With --em-brain it also speaks the TCP protocol of the earlier em-brain service. The profile defines what the values in a
-client's vectors mean; 'picarx' is built in. In that case no robot needs a key.")]
+With --em-brain the brain also speaks the TCP protocol of the earlier em-brain service. The profile defines what the values
+in a client's vectors mean; 'picarx' is built in. These clients need no keys: --keys may then be empty or missing.")]
 pub struct Args {
     /// Board that robots may join with: a file, or the name of a built-in board; repeat for several [default:
     /// every built-in board with a remote field]
@@ -165,7 +165,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         started.map_err(|error| Failure::unavailable(format!("cannot start a thread: {error}")))?;
     let ended = serve(&outlets, control.as_ref(), (most, threads), &interrupt, &events, &mut printer);
     let status = outlets.status(most, threads);
-    workers.end(); // every robot is saved
+    workers.end(); // saves every robot
     let reported = printer.print_remaining(&events);
     ended.and(reported)?;
     printer.end(&status.map_err(Failure::unavailable)?)
@@ -218,7 +218,7 @@ fn served_by(engine: EngineKind) -> impl Fn(Loaded) -> Arc<ServedBoard> {
     move |loaded| ServedBoard::new(loaded.board, *loaded.digest.as_bytes(), engine)
 }
 
-/// Where clients of the em-brain protocol connect: on loopback unless an address is given.
+/// The address on which clients of the em-brain protocol connect: loopback unless one is given.
 fn em_address(text: &str) -> Result<SocketAddr, String> {
     let port = text.parse().map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     port.or_else(|_| text.parse())

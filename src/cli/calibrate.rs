@@ -18,7 +18,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Set a servo straight: try trims interactively, or give one; the drive motors stay stopped
+    /// Find a servo's trim: try values interactively, or give one; the drive motors stay stopped
     Servo(servo::Args),
     /// Measure a converter's channel: set its scale from a known value, or a reflex's threshold
     Adc(adc::Args),
@@ -46,7 +46,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Loads the board, after checking that no other process uses its wires.
+/// Loads the board, and checks that no other process has its buses open.
 fn board(path: &Path) -> Result<Loaded, Failure> {
     let loaded = super::arguments::board(path)?;
     if let Some(holder) = crate::runtime::access::holder(&loaded.board, 0) {

@@ -142,7 +142,7 @@ fn summary(board: &Board) -> Vec<String> {
         _ => "no bus: the sensors are columns of a log".to_string(),
     });
     lines.push(format!(
-        "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, about {5:.0} MB of \
+        "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms (budget {4} ms), about {5:.0} MB of \
          memory{6} (computed)",
         shape.grid,
         shape.sensors,
@@ -188,7 +188,7 @@ fn tether(plan: &TetherPlan) -> String {
     format!("tether: the brain at {} computes the field; after {silence} ms of silence {then}", plan.address)
 }
 
-/// How much the field's memory can grow, if that is a megabyte or more.
+/// The field's largest memory as text, if it is a megabyte or more above that at the start; otherwise empty.
 fn at_most(plan: &FieldPlan) -> String {
     let (start, full) = (footprint::start_bytes(plan), footprint::field_bytes(plan));
     if full < start + 1_000_000 {
@@ -207,16 +207,17 @@ fn edges(sight: EdgeSight) -> Option<String> {
                 .to_string(),
         ),
         EdgeSight::Whole => {
-            Some("edges: driving straight on, a ground sensor is over each before a wheel is".to_string())
+            Some("edges: straight ahead, a ground sensor reaches each edge before a wheel does".to_string())
         }
         EdgeSight::Below(degrees) => Some(format!(
-            "edges: a front wheel reaches an edge at less than {degrees:.0} degrees to the course before any ground \
-             sensor has seen it (computed)"
+            "edges: a front wheel reaches an edge that is at less than {degrees:.0} degrees to the course before any \
+             ground sensor has seen it (computed)"
         )),
     }
 }
 
-/// The same angle as a number; 0 if there is no such angle.
+/// The angle to the course, degrees, below which a front wheel reaches an edge unseen; 0 if no edge is
+/// reached unseen, `None` if edges are not watched or the board does not state enough.
 fn unseen_deg(sight: EdgeSight) -> Option<f64> {
     match sight {
         EdgeSight::NotWatched | EdgeSight::NotStated => None,

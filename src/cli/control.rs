@@ -82,7 +82,7 @@ pub struct StopArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion status                  mode, causes, what prevents arming, quality, times, GPU, ...
-  ganglion status --near 1.5,-0.4  also what it met near that place, in metres from the start
+  ganglion status --near 1.5,-0.4  also what the robot met near that place, in metres from the start
   ganglion status --json
   ganglion status --brain          the status of a brain instead, with a row for each robot
   ganglion status --prometheus --output /var/lib/prometheus/node-exporter/ganglion.prom
@@ -102,10 +102,10 @@ pub struct StatusArgs {
     /// Also show what the robot met near this place: metres ahead and to the left of the start
     #[arg(long, value_name = "X,Y", value_parser = arguments::place, allow_hyphen_values = true)]
     near: Option<[f64; 2]>,
-    /// Print the figures in the text format of Prometheus; 'ganglion_up 0' if no runtime answers
+    /// Print the metrics in Prometheus text format; 'ganglion_up 0' if no runtime answers
     #[arg(long, conflicts_with_all = ["brain", "near", "json"])]
     prometheus: bool,
-    /// Write the figures to this file, atomically; a runtime that does not answer is then not a failure
+    /// Write the metrics to this file, atomically; it is then not a failure if no runtime answers
     #[arg(long, value_name = "FILE", requires = "prometheus")]
     output: Option<PathBuf>,
 }
@@ -163,7 +163,7 @@ fn ask(socket: &Path, what: Ask) -> Result<Reply, Failure> {
     control::ask(socket, what).map_err(|error| unreachable(socket, &error))
 }
 
-/// No runtime answers at `socket`.
+/// The failure if no runtime answers at `socket`.
 pub fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     Failure::file(socket, error).fix(
         "start a runtime ('ganglion run'), or name its socket with --socket; members of the group 'ganglion' have access",

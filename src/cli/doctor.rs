@@ -51,7 +51,7 @@ pub struct Args {
     /// With --fix: write the files and settings (as root). What is already in place is left alone
     #[arg(long, requires = "fix")]
     yes: bool,
-    /// Where the holographic memory computes: as measured, never on the GPU, or on the GPU from ROWS rows on
+    /// Where holographic memory computes: as measured, never on the GPU, or on the GPU for ROWS rows or more
     #[arg(long, value_name = "measured|never|ROWS", default_value = "measured")]
     memory_gpu: Preference,
     /// Print one JSON object as the last line of standard output
@@ -193,7 +193,7 @@ fn propose(plan: &tuning::Plan, yes: bool) -> Result<(), Failure> {
         say!("\n{action}\n    why: {why}");
     }
     for advice in &plan.advice {
-        say!("\nadvice, for you to follow: {advice}");
+        say!("\nadvice, to carry out by hand: {advice}");
     }
     match (plan.actions.len(), yes) {
         (0, _) => say!("\nnothing to write: everything that --fix can do is done"),
@@ -221,7 +221,7 @@ fn load(path: &Path) -> Result<Board, Failure> {
     }
 }
 
-/// The exit code: 69, with the topics that stop the board.
+/// Fails with 69 and names the topics, if any finding stops the board.
 fn verdict(findings: &[Finding]) -> Result<(), Failure> {
     let topics: Vec<&str> = findings.iter().filter(|f| f.stops_the_board()).map(|f| f.topic).collect();
     if topics.is_empty() {

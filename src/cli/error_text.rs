@@ -21,7 +21,7 @@ impl From<Refusal> for Failure {
     }
 }
 
-/// A wire could not be opened. If a permission is missing (77), a restart does not help.
+/// A bus or line could not be opened. If a permission is missing (77), a restart does not help.
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
         let failure = match error.denied {
@@ -82,7 +82,7 @@ pub(super) fn of_session(error: SessionError, snapshot: Option<&Path>) -> Failur
         SessionError::NotReady(within, reasons) => {
             let reasons = if reasons.is_empty() { "no known reason".to_string() } else { reasons.join("; ") };
             Failure::unavailable(format!("not ready within {:.0} s: {reasons}", within.as_secs_f64())).fix(
-                "'ganglion doctor --board BOARD --test' says which part; --ready-within waits for longer",
+                "'ganglion doctor --board BOARD --test' shows the cause; --ready-within waits for longer",
             )
         }
         SessionError::Build(error) => of_build(error, snapshot.unwrap_or(Path::new(""))),
@@ -115,11 +115,11 @@ fn of_build(error: BuildError, snapshot: &Path) -> Failure {
 pub(super) fn misfit(error: impl Display, path: &Path) -> Failure {
     Failure::config(error)
         .at(path.display())
-        .fix("run it on the board it was made for, or name another file to start from rest")
+        .fix("use the snapshot with the board it was made for, or name another file to start from rest")
 }
 
-/// The checks that a robot failed. A wire that this user may not open comes first, because it may be the
-/// cause of the others.
+/// The checks that a robot failed. If this user may not open a bus or line, that check decides the exit code
+/// and the fix, because it may be the cause of the others.
 fn unfit(failed: &[Check]) -> Failure {
     let all: Vec<String> = failed.iter().map(ToString::to_string).collect();
     let what = format!("the self-test failed: {}", all.join("; "));

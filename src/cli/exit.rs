@@ -1,6 +1,6 @@
 //! How the program ends: an exit code that a service manager can act on, and one message for the user: what
-//! failed, where, and what to do. The codes are those of BSD's `sysexits.h`, which systemd knows by name;
-//! none is our own.
+//! failed, where, and what to do. The codes are those of BSD's `sysexits.h`, which systemd knows by name,
+//! and the shells' 130 for Ctrl-C; none is our own.
 
 use std::fmt::{self, Display};
 use std::io::Write;
@@ -24,8 +24,8 @@ pub enum Exit {
     Unavailable = 69,
     /// A bug: an invariant of the program does not hold (EX_SOFTWARE).
     Bug = 70,
-    /// Temporary failure (EX_TEMPFAIL): the machine missed a target of its board, which a less busy one may
-    /// meet, or the runtime refused to arm the robot in its present state.
+    /// Temporary failure (EX_TEMPFAIL): the machine missed a target of its board, which it may meet when less
+    /// busy, or the runtime refused to arm the robot in its present state.
     Missed = 75,
     /// A permission is missing (EX_NOPERM).
     Permission = 77,
@@ -157,7 +157,7 @@ impl Display for Failure {
     }
 }
 
-/// Joins the lines of a text.
+/// Joins the lines of a text, and escapes control characters.
 fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
     sanitize::one_line(&lines.join("; ")).into_owned()

@@ -13,26 +13,27 @@ use crate::runtime::control::{self, Ask, GoalStatus, Reply, Status};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often `--wait` looks. A user does not notice a fifth of a second, and five requests per second are no
-/// load for the robot.
+/// How often `--wait` asks for the status. A user does not notice a fifth of a second, and five requests per
+/// second are a negligible load for the robot.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Arguments of `go`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion go 2,1                2 m ahead and 1 m to the left of where it started
-  ganglion go '2,1;2,-1;home'    a route; it stands at the last place
-  ganglion go '2,1;2,-1' --repeat    round these places until another order comes
-  ganglion go patrol             round the places in [patrol] of its board file
-  ganglion go wall               where its map says that it met the wall (see 'ganglion status')
-  ganglion go 2,1 --wait 60s     until it has arrived or given up
-  ganglion go stop               it stands, still armed
-  ganglion go wander             its field drives again, as before the first order
+  ganglion go 2,1                2 m ahead and 1 m to the left of where the robot started
+  ganglion go '2,1;2,-1;home'    a route; the robot stops at the last place
+  ganglion go '2,1;2,-1' --repeat    patrol these places until another order arrives
+  ganglion go patrol             patrol the places in [patrol] of its board file
+  ganglion go wall               just short of where its map has the wall (see 'ganglion status')
+  ganglion go 2,1 --wait 60s     wait until it has arrived or given up
+  ganglion go stop               stand still, but stay armed
+  ganglion go wander             let its field drive again, as before the first order
 
 The robot must be armed. A new order replaces the last one; disarming cancels it. Places are
 measured by dead reckoning from the start, which drifts.
 
-Exit code 75: refused for now, or not there within the time of --wait; 69: it has given up.")]
+Exit code 75: refused for now, or with --wait: not there in time, replaced or cancelled; 69: the
+robot has given up, or cannot follow the order.")]
 pub struct Args {
     /// X,Y in metres ahead and to the left of the start, 'home', or a name from its map; several with ';'
     /// between them; or 'patrol', 'stop' or 'wander'
@@ -62,7 +63,7 @@ pub fn demand_navigator(board: &Board) -> Result<(), Failure> {
     }
     let name = &board.name;
     Err(Failure::config(format!("board '{name}' has no navigator, so --goal cannot be followed")).fix(
-        "state `body` in [motion], and how each ranging sensor is mounted with `beam` (boards/README.md)",
+        "state `body` in [motion], and the mounting of each ranging sensor in `beam` (boards/README.md)",
     ))
 }
 
@@ -132,7 +133,7 @@ fn task(args: &Args) -> Result<Task, Failure> {
     if args.repeat { patrol(route) } else { Ok(Task::Go(route)) }
 }
 
-/// The task to go round the places of `route`.
+/// The task to patrol the places of `route`.
 pub fn patrol(route: Route) -> Result<Task, Failure> {
     if route.places().len() < FEWEST_OF_PATROL {
         return Err(Failure::usage(format!("--repeat needs at least {FEWEST_OF_PATROL} places")));
@@ -156,12 +157,12 @@ fn boards_patrol(args: &Args) -> Result<Task, Failure> {
 }
 
 fn nowhere(name: &str) -> Failure {
-    Failure::usage(format!("'{name}' is no place that the robot knows"))
+    Failure::usage(format!("'{name}' is not a place that the robot knows"))
         .fix("give X,Y, 'home', or a name that 'ganglion status' lists under 'map' with a place")
 }
 
-/// How far short of a thing a robot stops, metres: a wall cannot be driven into, and a body of half a metre
-/// needs some room to turn in front of it.
+/// How far short of a thing the robot stops, metres: it must not drive into a wall, and a body half a metre
+/// long needs some room to turn in front of one.
 const SHORT_OF_M: f64 = 0.4;
 
 /// A place a little short of where the robot's map says that it met `name`, on the straight line to it. The
@@ -267,7 +268,7 @@ mod tests {
         let mut status = Sources::idle().status();
         assert!(met(&status, "wall").is_err());
         status.measured.goal = Some(goal());
-        // The map began in another place: it puts the robot at (5, 5), turned a quarter turn to the left.
+        // The map began in another place: it has the robot at (5, 5), turned 90 degrees to the left.
         let thing = ThingStatus { name: "wall".into(), met: 1, was_at: Some([5.0, 7.0]), likeness: 0.9 };
         status.map = Some(MapStatus {
             at: [5.0, 5.0],
@@ -277,9 +278,9 @@ mod tests {
         });
         let [x, y] = met(&status, "wall").unwrap();
         let expected = 1.0 + 2.0 - SHORT_OF_M;
-        assert!((x - expected).abs() < 1e-9 && (y - 0.5).abs() < 1e-9, "it is 2 m ahead: {x}, {y}");
+        assert!((x - expected).abs() < 1e-9 && (y - 0.5).abs() < 1e-9, "the wall is 2 m ahead: {x}, {y}");
         assert!(met(&status, "door").is_err());
-        // It is there already.
+        // The robot is already near enough.
         status.map.as_mut().unwrap().at = [5.0, 6.8];
         assert_eq!(met(&status, "wall").unwrap(), [1.0, 0.5]);
     }

@@ -35,10 +35,10 @@ const STATUS_TIMEOUT: Span = Span::from_millis(500);
   ganglion guard --for ganglion             for a runtime of another user, as in the service
   ganglion guard --status --json            the status of the running guard
 
-The guard keeps the line that the board's [guard] names off until a runtime of the same board, run
-by the user that --for names, has said hello and received permission. It switches the line off at
-once if that runtime dies, hangs, ends, or continues although its bus is dead; the line then stays
-off until the next hello and permission. SIGTERM, SIGINT, SIGQUIT or SIGHUP: line off, exit 0.
+The guard holds the line of the board's [guard] off until a runtime of the same board, run by the
+user that --for names, has said hello and received permission. It switches the line off at once if
+that runtime dies, hangs, ends, or keeps running on a dead bus; the line then stays off until the
+next hello and permission. SIGTERM, SIGINT, SIGQUIT or SIGHUP: line off, exit 0.
 
 On a simulated board the line belongs to the guard's own simulated world: nothing moves, but the
 protocol is real.")]
@@ -85,7 +85,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     words.log_line(
         Level::Info,
         format_args!(
-            "guard of board '{}': line off, waiting at {}",
+            "guard of board '{}': line off, listening on {}",
             loaded.board.name,
             args.socket.display()
         ),
@@ -109,7 +109,7 @@ pub(super) fn allowed(name: Option<&str>) -> Result<AllowedUser, Failure> {
     name.map_or(Ok(AllowedUser::own()), |name| AllowedUser::named(name).map_err(unknown))
 }
 
-/// The guard settings of the board, and the line.
+/// The board's guard settings, and the line that the guard holds.
 fn held_by(loaded: &Loaded) -> Result<(GuardPlan, Hold), Failure> {
     let board = &loaded.board;
     let none = || {
@@ -131,8 +131,8 @@ fn take_line(loaded: &Loaded, hold: Hold) -> Result<HeldLine, Failure> {
         .map_err(|fault| Failure::unavailable(format!("cannot drive the guard's line off: {fault:?}")))
 }
 
-/// A descriptor that becomes readable when a signal, a lost session or a key press ends the guard. A terminal
-/// cannot suspend the guard.
+/// A descriptor that becomes readable when a signal (also from a key press or a lost session) ends the guard.
+/// From now on, a terminal cannot suspend the guard.
 pub(super) fn signals() -> Result<OwnedFd, Failure> {
     let refused = |error: std::io::Error| Failure::unavailable(format!("cannot watch signals: {error}"));
     refuse_to_be_stopped().map_err(refused)?;
@@ -146,15 +146,15 @@ pub(super) fn signals() -> Result<OwnedFd, Failure> {
 
 /// Writes messages to standard error without waiting or allocating: a stalled journal must not keep the guard
 /// from switching its line. A message that cannot be written at once is dropped. Each kind of event has a
-/// quota, because any process that may connect can make the guard refuse as often as it likes.
+/// quota, because any process that may connect can provoke as many refusals as it likes.
 struct Words {
     stderr: std::io::Stderr,
     prefixes: [&'static str; 2],
     quotas: [LogRateLimit; KINDS],
 }
 
-/// Kinds of events: one for each refusal, one for a line that does not follow, one for a trip, and one for
-/// any other change.
+/// Number of kinds of events: one for each refusal, one for a line that does not follow its command, one for
+/// a trip, and one for any other change.
 const KINDS: usize = GuardRefusal::ALL.len() + 3;
 const UNFOLLOWED: usize = GuardRefusal::ALL.len();
 const TRIPPED: usize = UNFOLLOWED + 1;
@@ -237,7 +237,7 @@ struct Status {
     line_sound: bool,
     trips: u32,
     beats: u64,
-    /// A stop was requested that no runtime has carried out yet.
+    /// A stop has been requested, and no runtime has carried it out yet.
     stop_pending: bool,
 }
 
@@ -269,7 +269,7 @@ fn status(socket: &Path, json: bool) -> Result<(), Failure> {
     }
     let reason = status.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     let line = if status.line_on { "on" } else { "off" };
-    let sound = if status.line_sound { "" } else { ", and does not follow" };
+    let sound = if status.line_sound { "" } else { ", but it does not follow the command" };
     let stop = if status.stop_pending { "; the next runtime must disarm first" } else { "" };
     let Status { phase, trips, beats, .. } = status;
     say!("{phase}{reason}: line {line}{sound}; {trips} trips, {beats} heartbeats{stop}");

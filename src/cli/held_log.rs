@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Maximum number of lines kept; older ones are dropped and counted. That is more than anyone reads after a
-/// run.
+/// Maximum number of lines kept: more than a user reads after a run. Older ones are dropped and counted.
 const MOST_LINES: usize = 500;
 
 /// The kept lines; `None` while no screen is using the terminal.
@@ -60,13 +59,13 @@ pub(super) fn newest() -> Option<String> {
 }
 
 /// Keeps `text` if lines are being kept and no other thread has the lock; returns whether it was kept. Never
-/// waits, so that a panic's message can use it.
+/// waits, so the panic hook can use it.
 pub(super) fn keep(text: &str) -> bool {
     let Ok(mut held) = HELD.try_lock() else { return false };
     held.as_mut().map(|held| held.push(text)).is_some()
 }
 
-/// Whether a screen uses the terminal; never waits.
+/// Whether a screen uses the terminal. Never waits: `false` while another thread has the lock.
 pub(super) fn is_on() -> bool {
     HELD.try_lock().is_ok_and(|held| held.is_some())
 }

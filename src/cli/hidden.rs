@@ -1,6 +1,6 @@
 //! Board files that the user can see but the service cannot: its units have `ProtectHome=yes`, which hides
-//! /home, /root and /run/user from them (systemd.exec(5)). For the service, a file in a user's home is "not
-//! found", or "permission denied", and neither error explains why.
+//! /home, /root and /run/user from them (systemd.exec(5)). For a file in a user's home, the service gets "not
+//! found" or "permission denied", and neither error explains why.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub(super) fn fix(path: &Path, in_service: bool) -> Option<String> {
     ))
 }
 
-/// A note if a board was saved at `path`, which the service cannot see.
+/// The note to print after a board was saved at `path`, if the service cannot see that path.
 pub(super) fn note(path: &Path) -> Option<String> {
     home_of(path).map(|place| {
         format!(

@@ -1,4 +1,4 @@
-//! `hil`: measures sensor to motor latency on a real robot, with two loopback wires. Moves the motors.
+//! `hil`: measures sensor-to-motor latency on a real robot, with two loopback wires. Moves the motors.
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Default target from sensor to motor, including bus time, if the board states none.
+/// Target for the sensor-to-motor latency, including bus time, if the board states none.
 const TARGET: Span = Span::from_millis(10);
 
 /// Arguments of `hil`.
@@ -63,13 +63,13 @@ struct Report {
     gpio_echo_us: Option<Latency>,
     /// Lateness of a bare absolute sleep, microseconds.
     bare_timer_us: Option<Latency>,
-    /// Upper edges in microseconds and counts of the loop's histogram.
+    /// Histogram of `sensor_to_motor_us`: the upper edge of each bin in microseconds, and its count.
     histogram: Vec<(f64, u64)>,
     unanswered: u64,
     echoes_lost: u64,
     /// `pulses` or `level`: the kind of signal on the motor's line.
     response: &'static str,
-    /// Upper limit of the 99.9th percentile.
+    /// Upper limit for the 99.9th percentile of `sensor_to_motor_us`.
     target_us: f64,
     passed: bool,
 }
@@ -113,7 +113,7 @@ fn failure(error: HilError) -> Failure {
     }
 }
 
-/// The bench's lines; their names are added to the board's.
+/// The three lines of the measurement. Names that the board does not have are added to its names.
 fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
     let button = board.sensors.iter().find_map(|sensor| {
         let SensorKind::Lines(LineSensor::Button { line, active_low }) = sensor.kind else { return None };
@@ -196,7 +196,7 @@ impl Report {
     }
 
     fn print(&self) {
-        say!("board '{}', kernel {}, measured now on these wires, microseconds", self.board, self.kernel);
+        say!("board '{}', kernel {}, measured on these wires, microseconds", self.board, self.kernel);
         super::bench::say_latencies(&[
             ("sensor to motor", self.sensor_to_motor_us),
             ("gpio echo, bare", self.gpio_echo_us),
@@ -291,7 +291,7 @@ mod tests {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let passes = |us: &[u64], lost| Report::new(&board, &figures(us, lost)).verdict().is_ok();
         assert!(passes(&[800, 9_000], 0));
-        assert!(!passes(&[800, 10_500], 0), "the slowest of two is above the 99.9th percentile");
+        assert!(!passes(&[800, 10_500], 0), "with two samples, the 99.9th percentile is the slower one");
         assert!(!passes(&[800, 900], 1), "a stimulus without a response");
         assert!(!passes(&[], 0), "no sample");
     }

@@ -1,6 +1,6 @@
-//! Ctrl-C, SIGTERM, SIGQUIT and SIGHUP (a lost session): the first one requests a clean end, in which the
-//! program stops the motors and writes its recordings. If that takes too long, a later signal ends the
-//! program at once with 130. Ctrl-Z is ignored: a suspended program cannot stop motors.
+//! Ctrl-C, SIGTERM, SIGQUIT and SIGHUP (a lost session): the first signal requests a clean shutdown, in which
+//! the program stops the motors and writes its recordings. If that takes too long, a later signal ends the
+//! program at once with exit code 130. Ctrl-Z is ignored: a suspended program cannot stop motors.
 //!
 //! A single request to end often arrives as several signals (a wrapper that signals the process and then its
 //! group, a key held down). If the second one ended the program at once, it would leave the motors as they
@@ -17,12 +17,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use super::exit::{Exit, Failure};
 use crate::system::rt::signals::refuse_to_be_stopped;
 
-/// The signals that request the end; they come from a key press, a service manager, or the kernel when the
+/// The signals that request a shutdown; they come from a key press, a service manager, or the kernel when the
 /// terminal is gone. SIGHUP counts even under `nohup`: a robot without an operator stops.
 pub const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Signals within this time after the first one count as the first. The time covers ten periods to stop and
-/// half a second of waiting for hung threads.
+/// Signals within this time after the first one count as the first. This is enough for the ten periods in
+/// which the motors stop, and for the half second for which a shutdown waits for hung threads.
 const GRACE: Duration = Duration::from_millis(1_500);
 /// Poll interval of the watching thread: short enough to start the grace period in time, at almost no cost.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

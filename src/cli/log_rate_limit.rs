@@ -1,15 +1,15 @@
-//! A quota for log messages from one place in the program. A caller, a sensor or a file that provokes the
-//! same message again and again must not fill a disk or hide other messages: further messages appear rarely,
-//! with a count of those dropped.
+//! A rate limit for log messages from one place in the program. A caller, a sensor or a file that provokes
+//! the same message again and again must not fill a disk or hide other messages. Once the quota is used up,
+//! messages appear only rarely, with a count of those that were dropped.
 
 use crate::base::time::{Instant, Span};
 
 /// Lines that may be logged in a burst: enough for a board's warnings or a self-test's findings.
 const AT_ONCE: u64 = 40;
-/// One more line per interval: at worst 8,640 a day, or a megabyte.
+/// After the burst, one more line is allowed per interval: at most 8,640 a day, about a megabyte.
 const ONE_EVERY: Span = Span::from_millis(10_000);
 
-/// The recent log lines of one place. Never allocates and never waits.
+/// The quota of one place in the program. Never allocates and never waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LogRateLimit {
     /// Lines that may still be logged at once.
@@ -35,17 +35,19 @@ impl LogRateLimit {
         Some(std::mem::take(&mut self.left_out))
     }
 
-    /// The number of dropped lines, if not yet reported and the quota allows a line now.
+    /// The number of dropped lines that were not reported yet. `None` if there are none, or if the quota does
+    /// not allow a line now.
     pub fn settle(&mut self, now: Instant) -> Option<u64> {
         if self.left_out == 0 { None } else { self.ask(now).or_else(|| self.not_asked()) }
     }
 
-    /// The number of dropped lines not yet reported, for the final report.
+    /// The number of dropped lines that were not reported yet, even if the quota is used up: for the final
+    /// report. `None` if there are none.
     pub fn take_dropped(&mut self) -> Option<u64> {
         Some(std::mem::take(&mut self.left_out)).filter(|left_out| *left_out > 0)
     }
 
-    /// Undoes the count of `ask`: a report is not a dropped line.
+    /// Undoes what `ask` has counted: a report that the quota does not allow is not a dropped line.
     fn not_asked(&mut self) -> Option<u64> {
         self.left_out -= 1;
         None

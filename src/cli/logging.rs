@@ -1,6 +1,6 @@
 //! `log` to standard error: one line per record, warnings and errors unless `RUST_LOG` is set, limited by a
-//! quota per place in the program. Real-time threads do not log; they only count events, and a slow thread
-//! logs for them.
+//! quota per place in the program. Real-time threads do not log; they only count events, and a non-real-time
+//! thread logs for them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -25,7 +25,7 @@ pub(super) fn start() {
     let mut builder = env_logger::Builder::from_env(default);
     builder.target(env_logger::Target::Pipe(Box::new(held_log::Destination)));
     builder.format(|to, record| {
-        // Without this, the later lines of a record would lack the journal's prefix.
+        // One line per record: the second line of a record would lack the journal's prefix.
         let words = record.args().to_string().replace('\n', "; ");
         let words = sanitize::one_line(&words);
         match output::journal_prefix(record.level()) {
@@ -99,7 +99,7 @@ impl Limited {
         }
     }
 
-    /// Logs how many messages each place has dropped, if `due` says so.
+    /// Logs how many messages were dropped, for each place for which `due` returns a number.
     fn settle(&self, due: impl Fn(&mut LogRateLimit) -> Option<u64>) {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         for said in sites.values_mut() {
@@ -139,7 +139,7 @@ mod tests {
     use crate::decision::fixture::at;
     use std::sync::Arc;
 
-    /// The written lines.
+    /// A log destination that keeps what is written to it.
     #[derive(Clone, Default)]
     struct Paper(Arc<Mutex<Vec<u8>>>);
 

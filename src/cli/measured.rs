@@ -32,7 +32,7 @@ pub fn lines(status: &Status) -> Vec<String> {
     let heat: Vec<String> = temperatures.iter().map(heat).collect();
     [
         quality.as_ref().map(quality_line),
-        field_us.as_ref().map(|taken| cycle_line("field", taken, "of computing")),
+        field_us.as_ref().map(|taken| cycle_line("field", taken, "of compute time")),
         answer_us.as_ref().map(|taken| cycle_line("answer", taken, "from request to answer")),
         answer.as_ref().map(answer_line),
         goal.as_ref().map(|goal| format!("goal       {}", super::go::line(goal))),

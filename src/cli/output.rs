@@ -10,7 +10,7 @@ use crate::system::bounded_read::BoundedFile;
 use crate::system::sanitize;
 use rustix::fs::Access;
 
-/// The first error of standard output, except for a closed pipe.
+/// The first error from writing to standard output; a closed pipe does not count.
 static BROKEN: Mutex<Option<std::io::Error>> = Mutex::new(None);
 
 /// Writes one or more lines to standard output; use it through [`say!`](self). Escapes terminal control
@@ -19,8 +19,8 @@ pub fn line(words: Arguments<'_>) {
     put(&sanitize::lines(&words.to_string()));
 }
 
-/// Writes exactly one line to standard output, whatever it contains; use it through `relay!`, for text from
-/// another process.
+/// Writes exactly one line to standard output, even if `words` contains line breaks. For text from another
+/// process; use it through `relay!`.
 pub fn one_line(words: Arguments<'_>) {
     put(&sanitize::one_line(&words.to_string()));
 }
@@ -62,7 +62,8 @@ pub(super) fn outcome() -> Result<(), Failure> {
     }
 }
 
-/// A file that a verb writes when it ends, and may overwrite only if this program wrote it.
+/// A kind of file that a verb writes at its end. It may overwrite an existing file only if this program wrote
+/// that file.
 pub struct Replaced {
     /// The bytes that every such file begins with.
     pub begin: &'static str,
@@ -72,7 +73,7 @@ pub struct Replaced {
     pub example: &'static str,
 }
 
-/// Refuses a path at which there is anything but such a file (above all a recording), or whose folder is not
+/// Refuses `path` if it exists and is not such a file (it could be a recording), or if its folder is not
 /// writable. Called before the work, which may take minutes.
 pub fn may_replace(path: &Path, what: &Replaced) -> Result<(), Failure> {
     let Replaced { begin, name, example } = what;
@@ -85,12 +86,12 @@ pub fn may_replace(path: &Path, what: &Replaced) -> Result<(), Failure> {
     let mut file = match BoundedFile::open(path, u64::MAX) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(_) if path.is_dir() => return Err(refused("this is a folder, and a file is needed".to_string())),
+        Err(_) if path.is_dir() => return Err(refused("this is a folder, but a file is needed".to_string())),
         Err(error) => return Err(Failure::file(path, &error)),
     };
     match file.begin(begin.len() as u64) {
         Ok(found) if found == begin.as_bytes() => Ok(()),
-        _ => Err(refused(format!("there is a file that is not {name}, and it is not written over"))),
+        _ => Err(refused(format!("this file is not {name}, so it is not overwritten"))),
     }
 }
 
@@ -114,7 +115,7 @@ pub(super) fn journal_prefix(level: log::Level) -> &'static str {
 }
 
 /// systemd sets `JOURNAL_STREAM` to `device:inode` of our stream. Children inherit it although their standard
-/// error may be something else, so compare the numbers.
+/// error may go elsewhere, so compare the numbers.
 fn stderr_is_journal() -> bool {
     let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
     match rustix::fs::fstat(std::io::stderr()) {

@@ -1,5 +1,5 @@
 //! The panic message: one line to standard error, and only if it can be written at once. The standard
-//! library's message blocks on a full pipe, where a thread that drives motors would hang.
+//! library's panic hook blocks on a full pipe, which would hang a thread that drives motors.
 
 use super::{held_log, output};
 use crate::system::sanitize;
@@ -14,8 +14,8 @@ const LONGEST: usize = 1024;
 /// Without this lock, two threads that check at the same moment would both see room for a line.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Installs this panic message. If a backtrace is requested, the standard library prints its own and may
-/// block.
+/// Installs this panic hook. If a backtrace is requested and no screen uses the terminal, the previous hook
+/// runs instead: the standard library's, which may block.
 pub(super) fn keep_short() {
     let usual = std::panic::take_hook();
     let at_length = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");

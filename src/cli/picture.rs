@@ -1,6 +1,6 @@
 //! `--svg` of `ganglion run`: follows a simulated run, and at its end draws the room from above, with the
-//! path that the robot took and the places where reflexes tripped. It reads data that the slow thread has
-//! anyway; the tick does no extra work for it.
+//! path that the robot took and the places where reflexes tripped. It reads data that the non-real-time
+//! thread has anyway; the tick does no extra work for it.
 
 mod drawing;
 mod marks;
@@ -19,7 +19,7 @@ use drawing::Scene;
 use std::path::PathBuf;
 use way::Way;
 
-/// Maximum number of trips drawn: more would cover the room. The legend says how many there were.
+/// Maximum number of trips that are drawn: more would cover the room. The legend has the true counts.
 const MOST_TRIPS: usize = 1_000;
 
 /// Facts about the run that a picture contains as text.
@@ -37,11 +37,11 @@ pub struct About {
 struct TripMark {
     cause: Cause,
     at: [f64; 2],
-    /// Since the first slot.
+    /// Time since the first slot.
     seconds: f64,
 }
 
-/// How often each cause became active, by `Cause as usize`.
+/// How often each cause became active, indexed by `Cause as usize`.
 type Trips = [u64; Cause::ALL.len()];
 
 /// The picture of a run in progress.
@@ -55,12 +55,12 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Begins a picture of a run of `board` that is written to `path`. Refuses a real robot, whose true path
-    /// is unknown, and a file that could not be written at the end.
+    /// Begins the picture of a run of `board`, which [`Picture::end`] writes to `path`. Refuses a real robot,
+    /// because its true path is unknown, and a file that could not be written at the end.
     pub fn begin(path: PathBuf, board: &Board, about: About) -> Result<Picture, Failure> {
         if !matches!(board.bus, BusPlan::Sim) {
             let what =
-                format!("--svg draws simulated runs, and nothing knows where board '{}' is", board.name);
+                format!("--svg draws simulated runs; the true path of board '{}' is unknown", board.name);
             return Err(Failure::usage(what).fix(
                 "add --simulate, or record the run with --record FILE.mcap and draw it with 'ganglion report'",
             ));
@@ -70,8 +70,8 @@ impl Picture {
         Ok(Picture { path, about, way, marks, trips: Trips::default(), first: None })
     }
 
-    /// Follows the run: `recorder` has counted the events since the last call, which was at most about 20 ms
-    /// ago.
+    /// Adds the present position, and a mark there for each trip that `recorder` has counted since the last
+    /// call. Calls are at most about 20 ms apart in real time, and one slot apart in virtual time.
     pub fn follow(&mut self, recorder: &Recorder, room: Option<&Room>) {
         if let (Some(room), Some(last)) = (room, &recorder.summary().last) {
             let pose = room.pose();
@@ -124,7 +124,7 @@ fn places(route: &Route, start: &crate::sim::Pose) -> Vec<Place> {
     route.places().iter().map(|[ahead, left]| start.point(*ahead, *left)).collect()
 }
 
-/// A picture's file: tells which existing file may be replaced.
+/// The kind of file that a picture is: an existing file of this kind may be overwritten.
 const PRODUCT: Replaced =
     Replaced { begin: drawing::BEGIN, name: "a picture of a run", example: "--svg drive.svg" };
 

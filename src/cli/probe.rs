@@ -19,18 +19,18 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion probe /dev/i2c-1                     a bus of this machine; also 1 or adapter:c250000.i2c
-  ganglion probe --board boards/picarx-v4.toml  the motors' bus, with the devices it expects
+  ganglion probe --board boards/picarx-v4.toml  the motors' bus, with the devices expected on it
   ganglion probe side --board jetson-orin-nano  another of the board's buses, by name
 
-If a stopped guard left the controller in reset, the probe releases it and returns it to reset;
-that needs --board. Stop the runtime first: probe could read a byte that the runtime is waiting
-for.")]
+If a stopped guard left the controller in reset, probe takes it out of reset for the scan and then
+puts it back; that needs --board. Stop the runtime first: probe could read a byte that the runtime
+is waiting for.")]
 pub struct Args {
-    /// A path, a number, 'adapter:' with part of its device's name, or with --board the name of a bus
+    /// A path, a number, 'adapter:' followed by part of its device's name, or with --board the name of a bus
     #[arg(value_name = "BUS")]
     bus: Option<String>,
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board: shows the devices
-    /// it expects, and skips the addresses it reserves
+    /// that the board expects, and skips the addresses that it reserves
     #[arg(long, value_name = "FILE")]
     board: Option<PathBuf>,
     /// Print one JSON object as the last line of standard output
@@ -84,7 +84,7 @@ fn target(args: &Args) -> Result<(Board, usize), Failure> {
         }
         (None, Some(word)) => Ok((bare(place(word))?, 0)),
         (None, None) => Err(Failure::usage("no bus named")
-            .fix("name one, as in 'ganglion probe /dev/i2c-1' ('ganglion doctor' lists them), or a --board")),
+            .fix("name one, as in 'ganglion probe /dev/i2c-1' ('ganglion doctor' lists them), or --board")),
     }
 }
 
@@ -96,7 +96,7 @@ fn place(word: &str) -> I2cNode {
     }
 }
 
-/// A board with one bus and nothing on it.
+/// A board with one bus and no devices on it.
 fn bare(node: I2cNode) -> Result<Board, Failure> {
     let generic = board::built_in("generic-linux").and_then(Result::ok);
     let mut board = generic.ok_or_else(|| Failure::bug("no built-in board 'generic-linux'"))?.board;
@@ -109,7 +109,7 @@ fn bare(node: I2cNode) -> Result<Board, Failure> {
 }
 
 /// Takes the motors' controller out of reset if no process holds it there. That drives a line, so this
-/// process claims the motors for that time.
+/// process claims the motors as long as the returned values live.
 fn awake(board: &Board, bus: usize) -> Result<(Awake, Option<Claim>), Failure> {
     if bus != 0 || !matches!(board.bus, BusPlan::Linux { .. }) {
         return Ok((Awake::AsFound, None));
@@ -119,7 +119,7 @@ fn awake(board: &Board, bus: usize) -> Result<(Awake, Option<Claim>), Failure> {
     Ok((Awake::wake(board, hardware.as_ref(), &MonotonicClock), claim))
 }
 
-/// A note if the motors' controller is silent: whether its reset may be the reason, and what to do.
+/// A note if the motors' controller does not answer: whether the reset line may be why, and what to do.
 fn silence(
     board: &Board,
     bus: usize,
@@ -299,9 +299,9 @@ mod tests {
         assert!(silence(&board, bus, &silent, None).unwrap().contains("switch"));
         for [one, other] in [[0x14, 0x15], [0x15, 0x14]] {
             let found = [(one, Presence::Answers), (other, Presence::Silent)];
-            assert_eq!(silence(&board, bus, &found, Some(&held)), None, "it answers at {one:#04x}");
+            assert_eq!(silence(&board, bus, &found, Some(&held)), None, "the controller is at {one:#04x}");
         }
-        assert_eq!(silence(&board, 1, &silent, Some(&held)), None, "it is not on that bus");
+        assert_eq!(silence(&board, 1, &silent, Some(&held)), None, "the controller is not on that bus");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! `ganglion status --prometheus`: the status of a robot in the text format of Prometheus, for the textfile
-//! collector of node_exporter. docs/monitoring.md has the names.
+//! collector of node_exporter. docs/monitoring.md lists the metrics.
 
 mod figures;
 mod page;
@@ -14,8 +14,8 @@ use page::Page;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-/// Prints the figures of the runtime at `socket`, or writes them to a file: a robot that is switched off is
-/// then reported as a figure, not as a failure.
+/// Prints the metrics of the runtime at `socket`, or writes them to the file `output`. With a file, a robot
+/// that is switched off is not a failure: the metric `up` reports it.
 pub fn export(socket: &Path, output: Option<&Path>) -> Result<(), Failure> {
     let answer = control::ask_without_map(socket, Ask::Status);
     // A socket that this user may not open does not show whether the robot is off.
@@ -33,7 +33,8 @@ pub fn export(socket: &Path, output: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// Whether no runtime answers: the robot is off or hangs. Other errors are on the caller's side.
+/// Whether the error means that no runtime answers: the robot is off or hangs. Other errors are on the
+/// caller's side.
 fn is_off(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -51,7 +52,7 @@ fn unwritable(file: &Path, error: &io::Error) -> Failure {
     Failure::file(file, error).fix("name a file in a folder that you may write; docs/monitoring.md shows how")
 }
 
-/// The figures of a robot; `None`: it does not answer.
+/// The metrics of a robot; `None`: the robot does not answer.
 fn text(status: Option<&Status>) -> String {
     let mut page = Page::new();
     page.gauge("up", "Whether the runtime answers on its control socket.").value(u8::from(status.is_some()));

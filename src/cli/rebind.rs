@@ -1,5 +1,5 @@
-//! `rebind`: the process that rebinds the drivers of a board's I2C adapters for a runtime without that
-//! permission. The module `rebind` serves the requests; this file provides its board, socket and messages.
+//! `rebind`: the process that rebinds the drivers of a board's I2C adapters for a runtime that may not do so
+//! itself. The module `rebind` serves the requests; this file provides its board, socket and messages.
 
 use super::exit::Failure;
 use super::guard::{allowed, signals};
@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:
   ganglion rebind --board my-car.toml --for ganglion      as the service does, as root
 
-An I2C controller can hang so that only unbinding and rebinding its driver frees it. That needs
-root, which the runtime does not have. This process does it for a runtime of the user that --for
-names, only for buses of its own board that have 'rebind = true', and at most once in two seconds
-for each. SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0.")]
+An I2C controller can hang in such a way that only unbinding and rebinding its driver frees it. That
+needs root, and the runtime does not run as root. This process does it for a runtime of the user
+that --for names: only for buses of its own board that have 'rebind = true', and at most once every
+two seconds per bus. SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
@@ -26,7 +26,7 @@ pub struct Args {
     /// Socket to listen on
     #[arg(long, value_name = "PATH", default_value = REBIND_SOCKET)]
     socket: PathBuf,
-    /// The user whose requests it serves, by name or number [default: its own user]; root is always served
+    /// The user whose requests to serve, by name or number [default: its own user]; root is always served
     #[arg(long = "for", value_name = "USER")]
     allowed: Option<String>,
 }
@@ -48,21 +48,21 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ))
         .fix("run it as root: systemctl enable --now ganglion-rebind"));
     }
-    log::info!("for board '{}': {}, at {}", board.name, may.join(", "), args.socket.display());
+    log::info!("for board '{}': {}, listening on {}", board.name, may.join(", "), args.socket.display());
     let allowed = allowed(args.allowed.as_deref())?;
     let end = signals()?;
     let (_place, listener) = listen_at(&args.socket).map_err(|error| {
         Failure::file(&args.socket, &error)
-            .fix("stop the one that is already running, or choose another path")
+            .fix("stop the process that is already running, or choose another path")
     })?;
     let mut rate_limit = LogRateLimit::FULL;
     let clock = MonotonicClock;
     crate::runtime::rebind::serve(&mut rebinder, &listener, &end, allowed, &clock, |grant| {
-        // A caller with permission can request as often as it likes, so the log has a quota.
+        // A permitted caller can send as many requests as it likes, so the log has a quota.
         if let Some(more) = rate_limit.ask(clock.now()) {
-            let dropped = if more == 0 { String::new() } else { format!(" ({more} answers before it)") };
+            let dropped = if more == 0 { String::new() } else { format!(" ({more} others not logged)") };
             let level = if grant == Grant::Yes { log::Level::Info } else { log::Level::Warn };
-            log::log!(level, "asked: {}{dropped}", grant.message());
+            log::log!(level, "request: {}{dropped}", grant.message());
         }
     });
     Ok(())

@@ -1,4 +1,4 @@
-//! `--record` of `ganglion run`: what is recorded where, and a message about the result.
+//! `--record` of `ganglion run`: what to record and where, and a message about the result.
 
 use super::exit::Failure;
 use crate::base::plan::{EngineKind, QualityLevel};
@@ -28,7 +28,7 @@ pub struct RecordArgs {
     /// Which part of the run is recorded
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = RecordWhen::Always, requires = "record")]
     pub record_when: RecordWhen,
-    /// Most megabytes of recordings in the folder; the oldest are deleted first
+    /// Limit for all recordings in the folder, megabytes; the oldest are deleted first
     #[arg(long, value_name = "MB", default_value_t = 1024, requires = "record",
           value_parser = clap::value_parser!(u32).range(16..))]
     pub record_limit: u32,
@@ -51,13 +51,13 @@ pub struct About {
     pub seed: u64,
     /// Description of the injected faults.
     pub faults: String,
-    /// Values that `--simulate` added to the simulator.
+    /// Whether the run uses `--simulate`.
     pub simulated: bool,
     /// Digest of the world file, if one was given.
     pub world: Option<blake3::Hash>,
-    /// Quality level that every cycle runs at.
+    /// Quality level of every cycle, if the command line fixes it.
     pub quality: Option<QualityLevel>,
-    /// What computes the field: the GPU if one is open, else the board's engine.
+    /// The engine that computes the field when the run starts.
     pub engine: EngineKind,
     /// Digest of the read-out, if one was given.
     pub readout: Option<blake3::Hash>,
@@ -128,7 +128,8 @@ fn words(loaded: &Loaded, about: &About) -> BTreeMap<String, String> {
     words.into_iter().map(|(key, word)| (key.to_string(), word)).collect()
 }
 
-/// Adds the rights that each thread was granted, ends the recording after the run, and reports the result.
+/// Adds the rights that each thread was granted to the recording, ends it after the run, and reports the
+/// result.
 pub fn end(recording: Recording, granted: &[(&'static str, Granted)]) -> RecordingStatus {
     for (thread, granted) in granted {
         recording.word(&format!("granted.{thread}"), serde_json::to_string(granted).unwrap_or_default());
@@ -138,7 +139,7 @@ pub fn end(recording: Recording, granted: &[(&'static str, Granted)]) -> Recordi
     status
 }
 
-/// A message about what a recording has written and lost.
+/// The lines that report what a recording has written and lost.
 pub fn lines(status: &RecordingStatus) -> Vec<String> {
     let RecordingStatus { slots, bytes, files, removed, .. } = *status;
     let state = match (status.ended, status.writing) {

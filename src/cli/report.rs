@@ -1,5 +1,6 @@
-//! What `run` prints at its end: a page of text, or one object for scripts. Every figure was counted or
-//! measured in the run; a figure that was not measured is absent (`null`), never zero.
+//! What `run` prints at its end: a page of text, and with `--json` one object for scripts. Every figure was
+//! counted or measured in the run, or is listed in `sources`; a figure that the run does not have is absent
+//! (`null`), never zero.
 
 mod bus;
 mod link;
@@ -29,9 +30,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Version of the JSON object; raised when a key changes its meaning or is removed.
 const SCHEMA: u32 = 1;
 
-/// A key from the group of transfer times, and one from the group of tick and field times: all times of a
-/// group have the same origin.
+/// A key that stands for all transfer times, which have the same origin.
 const WIRES: &str = "end_late_us";
+/// A key that stands for all times of the tick and the field, which have the same origin.
 const TICK: &str = "exec_us";
 
 /// The object.
@@ -44,38 +45,40 @@ pub struct RunReport {
     /// With `--simulate`: what the simulator lacks and changes.
     simulation: Simulation,
     engine: String,
-    /// `real` or `virtual`: the clock with which the latencies below were measured.
+    /// The clock of the run and of the latencies below: `real` or `virtual`.
     clock: &'static str,
-    /// Figures that were not measured, by key: modelled, simulated, computed.
+    /// The origin of each figure that was not measured, by key: modelled, simulated or computed.
     sources: Sources,
     slots_run: u64,
     slots_skipped: u64,
     elapsed_s: f64,
     period_s: f64,
     grid_identity_holds: bool,
-    /// Contacts with walls and discs, and falls.
+    /// All contacts: with walls, with discs, and falls.
     contacts: Option<u64>,
+    /// Falls, also counted in `contacts`.
     falls: Option<u64>,
     /// How many contacts happened while the robot drove backwards.
     rear_contacts: Option<u64>,
-    /// How many contacts were with something that the robot's sensors could see.
+    /// How many contacts were with something that the robot's sensors had in view.
     seen_ahead: Option<u64>,
     distance_m: Option<f64>,
-    /// Number of cells of 0.25 m that the robot visited.
+    /// Number of cells of 0.25 m by 0.25 m that the robot visited.
     cells_visited: Option<u64>,
-    /// Share of the time that the robot drove backwards, and share that it was stopped.
+    /// Share of the time in which the robot drove backwards.
     backward_share: Option<f64>,
+    /// Share of the time in which the robot stood still.
     still_share: Option<f64>,
     /// How the robot backed off, on boards with [backing].
     backing: Option<BackingReport>,
-    /// The simulator's ground truth.
+    /// Whether the motors are stopped at the end, according to the simulator (ground truth).
     motors_still: Option<bool>,
     /// Whether the motors' driver accepted the last stop command; absent without motors.
     stop_heard: Option<bool>,
     mode: &'static str,
     /// The outcome of the robot's goal; absent if it had none at the end.
     goal: Option<GoalStatus>,
-    /// Why the robot was disarmed, unless it was armed again since.
+    /// Why the robot was disarmed; absent if it has been armed again since.
     disarmed_by: Option<String>,
     reflexes: BTreeMap<&'static str, u64>,
     #[serde(rename = "rungs")]
@@ -83,19 +86,20 @@ pub struct RunReport {
     release_late_us: Option<Latency>,
     exec_us: Option<Latency>,
     end_late_us: Option<Latency>,
-    /// Compute time of the answered cycles, and the time from the slot of the request to the answer.
+    /// Compute time of the answered cycles.
     field_us: Option<Latency>,
+    /// Time from the slot of the request to the answer.
     answer_us: Option<Latency>,
-    /// Where the field's time went on a GPU, by part; absent if no GPU computed it.
+    /// Where the time of a cycle went if a GPU computed it, by part; empty without a GPU.
     gpu_us: BTreeMap<&'static str, Latency>,
-    /// Where the time of a cycle went if a remote brain computed it, by part.
+    /// Where the time of a cycle went if a remote brain computed it, by part; empty without one.
     link_us: BTreeMap<&'static str, Latency>,
     allocations_per_tick: Option<f64>,
     /// How smooth the commands were, by motor. Motors that did not move are absent.
     smoothness: BTreeMap<String, SmoothnessReport>,
     field: FieldCounters,
     field_state: String,
-    /// Cycles of the brain before this run; absent if it began at rest.
+    /// How many cycles the brain had run before this run; absent if it started from rest.
     resumed_age: Option<u64>,
     snapshots: Option<SnapshotCounts>,
     /// Injected faults that had no effect.
@@ -103,7 +107,7 @@ pub struct RunReport {
     bus: BusReport,
     /// The bus threads, the motors' bus first.
     buses: Vec<BusLine>,
-    /// Stops before the tick, by cause.
+    /// How often the motors were stopped without waiting for the tick, by cause.
     halts: BTreeMap<&'static str, u64>,
     records_dropped: u64,
     granted: BTreeMap<&'static str, Granted>,
@@ -164,7 +168,7 @@ impl BackingReport {
 struct SmoothnessReport {
     /// Mean log dimensionless jerk over windows of five seconds; closer to zero is smoother.
     log_dimensionless_jerk: f64,
-    /// Commands that repeated the previous one bit for bit, as a share of the moving commands.
+    /// Commands that repeated the previous one bit for bit, as a share of all commands during motion.
     held: f64,
 }
 
@@ -372,10 +376,10 @@ impl RunReport {
         }
         let FieldCounters { held, losses, takeovers, retries, .. } = self.field;
         if held > 0 {
-            say!("  held       {held} lost or refused samples; the field got the last good value");
+            say!("  held       {held} lost or refused samples; the field got the last good value instead");
         }
         if losses + retries > 0 {
-            say!("  gpu        lost {losses} times, {takeovers} taken over by the CPU, {retries} retries");
+            say!("  gpu        lost {losses} times; the CPU took over {takeovers} times; {retries} retries");
         }
         self.field.link.iter().for_each(link::say_link);
         if let Some(snapshots) = &self.snapshots {
@@ -416,7 +420,7 @@ impl RunReport {
 
     /// Whether the run itself was sound and the motors are confirmed stopped; nothing else is a failure.
     pub fn verdict(&self) -> Result<(), Failure> {
-        let torn = || "slots run and skipped do not add up to the elapsed time".to_string();
+        let torn = || "the slots that ran and were skipped do not add up to the elapsed time".to_string();
         let bug = panicked(&self.panicked).or_else(|| (!self.grid_identity_holds).then(torn));
         verdict_on(bug, self.may_run)
     }
@@ -427,7 +431,7 @@ pub(super) fn panicked(threads: &[&str]) -> Option<String> {
     (!threads.is_empty()).then(|| format!("a panic in a thread: {}", threads.join(", ")))
 }
 
-/// The result of a run: a bug (70), motors that may be running (69), both, or success.
+/// The result of a run: a bug (70), motors that may be running (69), both (70), or success.
 pub(super) fn verdict_on(bug: Option<String>, may_run: bool) -> Result<(), Failure> {
     const UNHEARD: &str = "the motors did not confirm the stop at the end";
     match (bug, may_run) {
@@ -489,7 +493,8 @@ mod tests {
     use crate::runtime::session;
     use std::sync::atomic::AtomicBool;
 
-    /// Runs a few slots of an untaught robot, which does not move; `change` edits the run's ending.
+    /// The verdict on a short run of a robot without a starting table, which does not move. `change` edits
+    /// the run's ending.
     fn verdict(change: impl FnOnce(&mut Ending)) -> Result<(), Failure> {
         let mut board = board::built_in("sim").unwrap().unwrap().board;
         board.field.start.clear();
@@ -504,7 +509,7 @@ mod tests {
     #[test]
     fn a_panic_is_70_and_motors_that_may_run_are_69() {
         assert_eq!(verdict(|_| ()), Ok(()));
-        assert_eq!(verdict(|ending| ending.rest = Rest::NoMotors), Ok(()), "a log has no motors");
+        assert_eq!(verdict(|ending| ending.rest = Rest::NoMotors), Ok(()), "a replayed log has no motors");
         let panicked = verdict(|ending| ending.panicked.push("edges")).unwrap_err();
         assert_eq!(panicked.exit(), Exit::Bug);
         assert!(

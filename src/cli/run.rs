@@ -43,7 +43,7 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --board picarx-v4 --simulate    the board of a real robot, in the simulator
   ganglion run --world my-room.toml            the simulated PiCar-X in a world of your own
   ganglion run --world my-room.toml --goal '2,1;0,0'
-                                               it goes to a place, and back to its start
+                                               the robot goes to a place, and back to its start
   ganglion run --snapshot brain.bin            save the brain to a file, resume from it next time
   ganglion run --board picarx-v4-tethered --simulate --tether /tmp/tether.sock
                                                a simulated robot whose brain is remote
@@ -52,7 +52,7 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --clock sim --for 2min --svg drive.svg
                                                draw the room from above with the path that it took
 
-Ctrl-C stops the motors and prints the summary. A second Ctrl-C, more than a second later, ends the
+Ctrl-C stops the motors and prints the summary. A second Ctrl-C, at least 1.5 s later, ends the
 program at once. SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is ignored.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
@@ -68,7 +68,7 @@ pub struct Args {
     /// start
     #[arg(long, value_name = "X,Y;...", value_parser = go::route, allow_hyphen_values = true)]
     pub goal: Option<Route>,
-    /// With --goal: go round these places instead of standing at the last one
+    /// With --goal: patrol these places instead of stopping at the last one
     #[arg(long, requires = "goal")]
     pub repeat: bool,
     /// How long to run: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]
@@ -124,7 +124,7 @@ pub struct Args {
     /// What is recorded, and where
     #[command(flatten)]
     pub recording: recording::RecordArgs,
-    /// Draw a simulated run from above into this file, at its end: the room, the path, where reflexes tripped
+    /// At the end, draw a simulated run from above into this file: room, path, and where reflexes tripped
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
     /// Print one JSON object as the last line of standard output
@@ -284,7 +284,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     report.verdict().and(pictured)
 }
 
-/// The picture that `--svg` asks for.
+/// The picture that `--svg` requests.
 fn picture(args: &Args, board: &Board, task: &Task) -> Result<Option<Picture>, Failure> {
     let is_virtual = args.clock == ClockKind::Sim;
     let about = picture::About { seed: args.seed, is_virtual, route: task.route().copied() };
@@ -301,8 +301,8 @@ fn engine_of(board: &Board, has_device: bool, has_tether: bool) -> EngineKind {
     }
 }
 
-/// The connection to the brain that the board's tether names. `None` if the field is computed here: because
-/// the board says so, or because this is a simulation and the command line names no tether.
+/// The connection to the remote brain. `None` if the field is computed here: because the board says so, or
+/// because this is a simulation and the command line names no tether.
 fn tether(args: &Args, board: &Board, digest: blake3::Hash) -> Result<Option<Tether>, Failure> {
     let is_remote = board.field.engine == EngineKind::Remote;
     let is_named = args.tether.is_some();
@@ -326,14 +326,15 @@ fn tether(args: &Args, board: &Board, digest: blake3::Hash) -> Result<Option<Tet
     Ok(Some(Tether { hop, digest: *digest.as_bytes(), words: Arc::default() }))
 }
 
-/// The folder that the service manager keeps for the service between runs (systemd.exec(5)); the first if it
-/// names several.
+/// The service's state folder, which the service manager keeps between runs (systemd.exec(5)); the first one
+/// if there are several.
 fn state_folder() -> Option<PathBuf> {
     let named = std::env::var_os("STATE_DIRECTORY")?.into_string().ok()?;
     named.split(':').next().filter(|first| !first.is_empty()).map(PathBuf::from)
 }
 
-/// The brain in the file at `path`, or the previous one if that is damaged; `None` if there is no file yet.
+/// The brain in the file at `path`, or the previous one if that file is damaged; `None` if there is no file
+/// yet.
 fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, ExistingSnapshot), Failure> {
     match Snapshot::find(path, board) {
         Ok(None) => Ok((None, ExistingSnapshot::Sound)),
@@ -355,7 +356,7 @@ fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, ExistingSna
     }
 }
 
-/// Logs the parts of a snapshot that the robot does not use.
+/// Warns of a snapshot that has no map for the robot, or a read-out that the robot cannot use.
 fn note_differences(snapshot: &Snapshot, path: &Path, board: &Board) {
     if snapshot.lacks_map(board) {
         log::warn!("{}: this snapshot contains no map; the map begins empty", path.display());

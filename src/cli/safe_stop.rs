@@ -1,4 +1,4 @@
-//! `safe-stop`: reports what the steps in `safe_stop` found and did, as text and as an exit code.
+//! `safe-stop`: reports what the steps in `runtime::safe_stop` found and did, as text and as an exit code.
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
@@ -14,15 +14,16 @@ use std::path::PathBuf;
   ganglion safe-stop --board picarx-v4      stops every drive motor, or fails with an exit code
   ganglion safe-stop                        the same on the simulator
 
-Asks the guard, if one runs, to switch its line off; disarms the runtime, if one runs; writes the
-stop command to every drive motor; if that is not enough, pulls the controller's reset line or the
-enable line. Takes less than two seconds.
+At the same time: asks the board's guard, if it has one, to switch its line off; disarms a running
+runtime; and writes the stop command to every drive motor. If that is not enough, pulls the enable
+line and the controller's reset line, if the board has them. Takes less than two seconds.
 
 Exit 0: the guard's line is off; or the stop command was written and every process that holds the
-motors' wires was disarmed; or a line was pulled and stays pulled. Otherwise 69, with what to do.
+motors' wires was disarmed; or the enable line was pulled; or the reset line was, and no process can
+drive the motors again. Otherwise 69, with what to do.
 
-The guard remembers the stop: a runtime gets the line only after it has disarmed, and then a person
-must arm it.")]
+The guard remembers the stop: it switches its line on for a runtime only after that runtime has
+disarmed, and then a person must arm the robot.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
@@ -33,15 +34,16 @@ pub struct Args {
     /// Socket of the guard
     #[arg(long, value_name = "PATH", default_value = GUARD_SOCKET)]
     guard: PathBuf,
-    /// For a service manager after the runtime has ended: the next runtime may arm by itself if its board
-    /// allows it. A runtime that is still running is stopped as usual
+    /// For a service manager, after the runtime has ended: the guard does not remember the stop, so the next
+    /// runtime may arm by itself if its board allows it. A runtime that still runs is stopped as usual
     #[arg(long)]
     after_exit: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    // Once started it runs to the end, even if the session is lost or signals cannot be ignored.
+    // Once started, the command runs to its end, even if the session is lost; it also runs if the signals
+    // cannot be caught.
     let _watched = Interrupt::watch();
     let loaded = super::arguments::board(&args.board)?;
     if matches!(loaded.board.bus, BusPlan::Log) {
@@ -74,7 +76,7 @@ fn done(found: &StopFindings) -> Vec<String> {
     }
     for (line, words) in [
         (Pulled::Enable, "the enable line is off: the motors have no current"),
-        (Pulled::Reset, "the reset line was pulled: the controller has restarted, without pulses"),
+        (Pulled::Reset, "the reset line was pulled: the controller has restarted and sends no pulses"),
     ] {
         if found.pulled(line) {
             done.push(words.to_string());
@@ -119,7 +121,7 @@ fn why(error: &StepError) -> String {
         StepError::Line(line, fault) => format!("line {}: {fault:?}", line.0),
         StepError::Runtime(error) => error.to_string(),
         StepError::Guard(socket, error) => format!("the guard at {}: {error}", socket.display()),
-        StepError::GuardLine => "the guard's line does not follow".to_string(),
+        StepError::GuardLine => "the guard could not switch its line off".to_string(),
         StepError::NoLine => "the board names no reset or enable line".to_string(),
         StepError::NotPulled(errors, held) => {
             let held = match held {

@@ -5,10 +5,10 @@
 //! separate process. No thread of the robot waits for it: a terminal that does not accept its output blocks
 //! only the screen.
 //!
-//! `model` holds what there is to show, `draw` renders a page of it without changing anything, `panels`,
-//! `room`, `slices` and `words` are parts of that page. `keys` handles keys, `robot` is the robot that they
-//! act on, `terminal` sets up and restores the terminal, `own_run` is the screen's thread in a run, `top` is
-//! the command.
+//! `model` holds the data to show. `draw` renders them as a page without changing them; `panels`, `room`,
+//! `slices` and `words` make the parts of that page. `keys` handles the keys, `robot` is the robot that the
+//! keys act on, `terminal` sets up and restores the terminal, `own_run` is the screen's thread in a run, and
+//! `top` is the command.
 
 mod draw;
 mod keys;

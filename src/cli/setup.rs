@@ -26,13 +26,14 @@ use crate::deploy::setup::tuning;
   sudo ganglion setup                    ask, change, test the hardware, start the robot disarmed
   sudo ganglion setup --board picarx-v4  for this board, if several fit this machine or none does
   sudo ganglion setup --board my-car.toml --watchdog --yes
-                                         without asking; the hardware resets the machine if it hangs
-  sudo ganglion setup --undo             undo every change, except for what was edited since
+                                         without asking; a watchdog resets the machine if it hangs
+  sudo ganglion setup --undo             undo every change, except in files that were edited since
   ganglion setup --json                  the plan as one JSON object on the last line
 
-Without --yes, setup asks on a terminal; otherwise it only shows the plan. You can interrupt it at
-any moment and run it again; a second run changes nothing. If a change needs a reboot, it says so:
-reboot, then run it again to see whether the robot is ready. It never arms the robot.
+Without --yes, setup asks first; without a terminal or with --json, it then only shows the plan. You
+can interrupt it at any moment and run it again to finish; after that, another run changes nothing.
+If a change needs a reboot, setup says so: reboot, then run it again to see whether the robot is
+ready. It never arms the robot.
 
 Exit code 69 if the hardware test fails or the package is not installed; 77 without root; 78 if no
 board fits this machine, several do, or you have to edit a file first: then nothing was changed.")]
@@ -40,10 +41,10 @@ pub struct Args {
     /// The robot's board: a built-in board's name, or a file (its name has a '/' or ends in '.toml')
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "undo")]
     board: Option<PathBuf>,
-    /// Also enable the hardware watchdog: it resets the machine if it hangs for 15 s
+    /// Also enable the hardware watchdog, which resets the machine if the system hangs for 15 s
     #[arg(long, conflicts_with = "undo")]
     watchdog: bool,
-    /// The installed package, to be kept as the way back from the first update
+    /// The installed version's package, to be kept as the way back from the first update
     #[arg(long, value_name = "FILE", conflicts_with = "undo")]
     package: Option<PathBuf>,
     /// Make the changes without asking
@@ -60,10 +61,10 @@ pub struct Args {
     root: Option<PathBuf>,
 }
 
-/// The folder that a subcommand works in, and the programs that it runs.
+/// The root folder that `setup` works in, and the programs that it runs.
 struct Site<'p> {
     root: PathBuf,
-    /// Whether this is the machine itself and not a folder.
+    /// Whether `root` is this machine's own root folder, and not another one for tests.
     is_here: bool,
     programs: &'p dyn Programs,
 }
@@ -104,7 +105,7 @@ fn set_up(site: &Site, args: &Args) -> Result<(), Failure> {
     outcome.map(drop)
 }
 
-/// The options needed when the command is run again.
+/// The board option to repeat when the command is run again.
 fn with_board(args: &Args) -> String {
     let board = args.board.as_ref().map(|board| format!(" (with --board {})", board.display()));
     board.unwrap_or_default()

@@ -1,4 +1,4 @@
-//! `--simulate`: runs any board in the simulator, and tells the user how that differs from the real robot.
+//! `--simulate`: runs any board in the simulator, and tells the user how the run differs from the real robot.
 
 use super::exit::Failure;
 use crate::base::plan::{Board, BusPlan};
@@ -15,11 +15,11 @@ pub struct Simulation {
     pub changes: Vec<&'static str>,
 }
 
-/// A sensor without a value.
+/// A sensor that provides no value, because the simulator has no model of it.
 #[derive(Clone, Debug, Serialize)]
 pub struct WithoutModel {
     sensor: String,
-    /// The key in the board file that states the kind.
+    /// The key in the board file that states the sensor's kind.
     key: String,
     kind: &'static str,
     why: &'static str,
@@ -52,7 +52,7 @@ impl Simulation {
 }
 
 /// Changes `loaded` to run in the simulator. This also changes its digest, so that neither a guard nor a
-/// caller mistakes it for the real robot.
+/// caller mistakes the simulated robot for the real one.
 pub fn simulate(loaded: &mut Loaded) -> Result<Simulation, Failure> {
     let (board, simulation) = made(&loaded.board)?;
     if !matches!(loaded.board.bus, BusPlan::Sim) {
@@ -75,16 +75,16 @@ fn made(board: &Board) -> Result<(Board, Simulation), Failure> {
 fn describe(change: Change) -> &'static str {
     match change {
         Change::NoGuard => "no guard is used: there are no real motors to stop",
-        Change::ArmsItself => "it arms by itself: it cannot hurt anyone",
+        Change::ArmsItself => "the robot arms by itself, because a simulated one cannot hurt anyone",
         Change::NotStrict => {
-            "it does not end if the system refuses real-time rights, but reports that ([rt] strict)"
+            "the run does not end if the system refuses real-time rights, but reports that ([rt] strict)"
         }
         Change::NoEdges => "the room has no stairs, because no rule of the board watches for edges",
         Change::NoSteering => {
-            "it only drives straight: it has neither a servo nor motors named 'left' and 'right'"
+            "the robot only drives straight: it has neither a servo nor motors named 'left' and 'right'"
         }
         Change::UsualBody => {
-            "it has the size of a PiCar-X: the board does not state its own ([motion] with body and track)"
+            "the robot has the size of a PiCar-X: the board states no size ([motion] with body and track)"
         }
     }
 }

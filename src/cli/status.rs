@@ -1,4 +1,4 @@
-//! The live status line of a run on standard error, if that is a terminal.
+//! The live status line of a run, on standard error if that is a terminal.
 
 use crate::base::plan::{Cause, QualityLevel};
 use crate::base::time::Span;
@@ -15,7 +15,7 @@ pub struct StatusLine {
     length: Span,
     simulated: bool,
     first: Option<crate::base::time::Instant>,
-    /// The last known value, because most records contain no result of the field.
+    /// The last known state, because most records contain no result of the field.
     engine: EngineState,
 }
 

@@ -24,7 +24,7 @@ use crate::system::seqpacket::listen_at;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A tether answers at once; one that takes longer is hung.
+/// A tether answers at once; one that does not answer within this time counts as hung.
 const STATUS_TIMEOUT: Span = Span::from_millis(500);
 
 /// Arguments of `tether`.
@@ -34,12 +34,12 @@ const STATUS_TIMEOUT: Span = Span::from_millis(500);
     after_help = "Examples:
   ganglion tether key rover-7 -o tether.key                make a key; then follow its instructions
   ganglion tether --board picarx-v4-tethered --for ganglion    as the service does
-  ganglion tether --status --json                          what the running tether counts
+  ganglion tether --status --json                          link and counters of the running tether
 
 It listens for the runtime of the same board, joins the brain at the board's [tether] address
 over UDP, encrypts the runtime's requests and decrypts the brain's answers. It drives nothing and
-opens no device. If the brain falls silent, it tries to join again, at once and then less and less
-often. SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0. See docs/tether.md."
+opens no device. If the brain falls silent, the tether tries to join again, at once and then less
+and less often. SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0. See docs/tether.md."
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -53,10 +53,10 @@ pub struct Args {
     /// The robot's key file, instead of the board's [tether] key
     #[arg(long, value_name = "FILE")]
     key: Option<PathBuf>,
-    /// Socket to listen on, or with --status to query
+    /// Socket to listen on; with --status, the socket to query
     #[arg(long, value_name = "PATH", default_value = TETHER_SOCKET)]
     socket: PathBuf,
-    /// The user whose runtime to serve, by name or number [default: the user that this runs as]
+    /// The user whose runtime may connect, by name or number [default: the user that this runs as]
     #[arg(long = "for", value_name = "USER")]
     allowed: Option<String>,
     /// Core to run on, or 'any' [default: the board's rt.cpu, where a round trip is shortest]
@@ -132,7 +132,7 @@ fn carry(args: &Args) -> Result<(), Failure> {
     tether.run(|event| {
         // Limits the rate, because anyone who may connect or forge datagrams can cause any number of events.
         if let Some(more) = limits[kind(&event)].ask(MonotonicClock.now()) {
-            let dropped = if more == 0 { String::new() } else { format!(" ({more} more like this before)") };
+            let dropped = if more == 0 { String::new() } else { format!(" ({more} similar ones dropped)") };
             say!("{}{dropped}", describe(&event));
         }
     });
@@ -165,7 +165,7 @@ fn key_failure(error: &KeyError) -> Failure {
     }
 }
 
-/// Asks for real-time rights. Refusals are reported, and the robot continues with longer round trips.
+/// Asks for real-time rights. Refusals are reported; without the rights, round trips take longer.
 fn real_time(loaded: &Loaded, core: Option<Core>) -> Granted {
     let cpu = match core {
         None => loaded.board.rt.cpu,
@@ -212,7 +212,7 @@ fn describe(event: &Event) -> String {
         Event::NoRandom => {
             "the system provides no random numbers; no session is safe without them".to_string()
         }
-        Event::NoSocket => "the system refuses a socket to the brain".to_string(),
+        Event::NoSocket => "the system does not provide a socket to the brain".to_string(),
     }
 }
 
@@ -233,7 +233,7 @@ fn status(socket: &Path, json: bool) -> Result<(), Failure> {
 fn print_status(status: &serde_json::Value) {
     let text = |name: &str| status[name].as_str().unwrap_or_default().to_string();
     let colon = if text("text").is_empty() { "" } else { ": " };
-    relay!("{} of {} to {}{colon}{}", text("link"), text("robot"), text("brain"), text("text"));
+    relay!("{}: robot {}, brain {}{colon}{}", text("link"), text("robot"), text("brain"), text("text"));
     let trips = &status["round_trips"];
     relay!(
         "  round trips p50 {}, p99 {}, max {} us (n {})",

@@ -1,4 +1,5 @@
-//! `update`: stages a package, puts it on trial, goes back, shows what happened. Runs on the robot, as root.
+//! `update`: stages a package, puts it on trial, goes back, shows what happened. Runs on the robot; every
+//! step except `status` needs root.
 
 mod follow;
 pub(super) mod words;
@@ -30,9 +31,10 @@ the motors first; from then on the robot does not arm by itself until a person r
 If the power fails during the trial, the next boot returns to the previous version. A trial
 continues if this command or its terminal ends.
 
-Exit codes: 65 the package is refused; 69 too little space, or nothing to try or to return to; 70
-neither version runs; 75 the robot went back, is armed, or another update is in progress; 77 not
-root; 78 'ganglion setup' has not been run.")]
+Exit codes: 65 the package is refused; 69 too little space, nothing to try or to return to, or the
+motors did not confirm their stop; 70 neither version runs; 75 the robot went back, is armed, or
+another update is unfinished; 77 not root; 78 'ganglion setup' has not been run, or the installed
+version's package is not kept.")]
 pub struct Args {
     #[command(subcommand)]
     step: Step,
@@ -124,13 +126,13 @@ enum Step {
         #[command(flatten)]
         output: Output,
     },
-    /// Count one exit of the service; its unit runs this after each
+    /// Count one exit of the service; its unit runs this after every exit
     #[command(hide = true)]
     Ended {
         #[command(flatten)]
         output: Output,
     },
-    /// End an unfinished update whose process is gone; units of a trial start this
+    /// End an unfinished update whose process is gone; the systemd units of an update start this
     #[command(hide = true)]
     Recover {
         /// At boot, before guard and runtime start
@@ -233,7 +235,7 @@ fn conclude(layout: &Layout, ended: Result<Ended, UpdateError>) -> Result<(), Fa
 }
 
 /// Counts one exit of the service, which systemd describes in the environment (systemd.exec(5)). After a
-/// crash loop of a committed version it goes back to the previous version.
+/// crash loop of a committed version, the robot goes back to the previous version.
 fn service_ended(layout: &Layout) -> Result<(), Failure> {
     let failed = std::env::var("SERVICE_RESULT").is_ok_and(|result| result != "success");
     // A robot that was never updated, or whose update is in progress, has nothing to count.
@@ -257,7 +259,7 @@ struct Report {
     installed: String,
     state: String,
     runtime: String,
-    /// Nothing arms by itself until a person arms the robot.
+    /// The robot does not arm by itself until a person arms it.
     hold: bool,
     staged: Option<Staged>,
     unfinished: Option<Told>,

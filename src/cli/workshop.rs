@@ -44,7 +44,7 @@ pub fn run(verb: Verb) -> Result<(), Failure> {
     }
 }
 
-/// Checks that the field of `plan` fits into the memory that is left.
+/// Checks that the field of `plan` fits into the available memory.
 fn fits(plan: &FieldPlan) -> Result<(), Failure> {
     let refused = |refusal: NoRoom| {
         Failure::unavailable(format!("the field does not fit: {refusal}")).fix(arguments::SMALLER)

@@ -1,11 +1,11 @@
 //! Admission of readings into the frame: which readings are believed, how samples age, and what the field
 //! gets.
 //!
-//! A reading is admitted, refused (the last good value stays and keeps ageing, together with the fault) or
+//! A reading is admitted, refused (the last good value stays, is marked with the fault and keeps ageing) or
 //! ignored (it is older than the newest known one, or names no channel). Every reading that is not admitted
 //! is counted. Ageing moves each value towards the worst value it may have reached since; reflexes use that
-//! worst case. When a sensor is lost, the field gets its last good value for another [`HELD`], then the worst
-//! case too. Channels computed from others are filled in here too.
+//! worst case. When a sensor is lost, the field gets its last good value for another [`HELD`], and after that
+//! the worst case. Channels computed from others are also filled in here.
 //!
 //! This module reads no device, makes no decision about motion, and does not know what a reflex is.
 
@@ -17,8 +17,8 @@ use crate::base::time::{Instant, Span};
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
 /// How long the field still gets a sensor's last good value after that value has become too old for a reflex:
-/// a drop-out of half a second, the longest that was measured (docs/measurements.md). A reflex must assume
-/// the worst case, but the worst case is unlikely: a field that got it as input backed off for no reason.
+/// half a second, the longest drop-out that was measured (docs/measurements.md). A reflex must assume the
+/// worst case, but the worst case is unlikely: a field that got it as input backed off for no reason.
 pub const HELD: Span = Span::from_millis(500);
 
 /// Kinds of refusal that are counted separately, in the order of [`SensorCounters::refused`].
@@ -90,7 +90,7 @@ struct Channel {
     age: Span,
     /// Stamp of the newest reading, including refused ones.
     newest: Option<Instant>,
-    /// Bits of the newest value, how many times in a row it was read, and when it was read first.
+    /// Bits of the newest value, how many times in a row it was read, and when it was first read.
     bits: u32,
     repeats: u32,
     first: Instant,
@@ -155,8 +155,8 @@ impl Channel {
         if frozen && !self.at_rail(value) { Err(ReadingFault::Frozen) } else { Ok(value) }
     }
 
-    /// A value that repeats at a rail does not indicate a dead sensor. The rules decide what the value means;
-    /// a board that must not believe one end of its converter excludes it from `valid`.
+    /// Whether `value` is at a rail, where repeated values do not indicate a dead sensor. The reflexes decide
+    /// what the value means; a board that must not believe one end of its converter excludes it from `valid`.
     fn at_rail(&self, value: f32) -> bool {
         self.rails.is_some_and(|rails| rails.cut(value.into()))
     }
@@ -168,7 +168,7 @@ impl Channel {
         moved.clamp(low.min(value), high.max(value))
     }
 
-    /// The same sample, older.
+    /// `sample`, aged to `now`.
     fn aged(&mut self, sample: &Sample, now: Instant) -> Sample {
         let age = now.since(sample.stamp);
         let mut aged = *sample;
@@ -312,8 +312,9 @@ impl Admission {
         }
     }
 
-    /// Passes the field's inputs in board order, each within -1..=1. A separate call, because the reflexes
-    /// first change the frame that the field sees: an edge that was passed keeps its value.
+    /// Passes the field's inputs to `put` in board order, each within -1..=1. This call is separate, because
+    /// the reflexes first change the frame that the field sees: in it, a sensor past an edge keeps its value
+    /// from the edge.
     pub fn inputs(&self, frame: &Frame, mut put: impl FnMut(usize, f32)) -> Inputs {
         let mut inputs = Inputs::default();
         for (channel, sample) in self.channels.iter().zip(frame.used()) {

@@ -3,40 +3,42 @@
 //! Each level has an estimate of what a cycle would cost *now*. The estimate rises at once after a slow run
 //! and falls slowly. A cycle that is slower or faster than its estimate means that the machine became slower
 //! or faster, so the estimates of all other levels change by the same factor. The one exception is the first
-//! cycle after a step up: the budget steps up only after a steady time, so that measurement reflects the
-//! level and not the machine.
+//! cycle after a step up: the budget steps up only after a steady time, so the duration of that cycle tells
+//! something about the level and nothing about the machine.
 //!
 //! The budget steps down at once: by one level after a single slow cycle, which may be an outlier, and after
 //! a second slow cycle in a row by as many levels as the estimates demand. It steps up one level at a time,
 //! when the better level has been estimated to fit, with headroom, for a whole dwell without a break, and at
-//! least a dwell after the last change. So steps up are at least a dwell apart, and steps down never
-//! outnumber steps up plus levels: the number of changes is bounded, whatever the costs are.
+//! least a dwell after the last change. So steps up are at least a dwell apart, and the steps down exceed the
+//! steps up by less than the number of levels: the number of changes is bounded, whatever the costs are.
 //!
-//! No stop, disarm or reflex depends on the budget. When even the lowest level does not fit, the budget is
-//! exhausted: quality cannot drop further, results arrive late, and the reflexes handle that.
+//! No stop, disarm or reflex depends on the budget. When even the lowest permitted level does not fit, the
+//! budget is exhausted: quality cannot drop further, results arrive late, and the reflexes handle that.
 
 use crate::base::plan::{BudgetPlan, QUALITY_LEVELS, QualityLevel};
 use crate::base::time::{Instant, Span};
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
-/// Weight of a measurement that is cheaper than the estimate. A slow run is nearly forgotten after about 40
+/// Weight of a measurement that is below the estimate. A slow run is nearly forgotten after about 40
 /// cycles, which is two seconds of a 20 Hz field. With half the weight, an outlier would cost quality for
 /// twice as long; with twice the weight, a machine that is slow in every tenth cycle would look like a fast
 /// one.
 const FORGET: f64 = 1.0 / 16.0;
 
-/// The upper limit of a measurement, in targets: a hang of a minute predicts no more about the next cycle
-/// than this, and must not take longer to forget. No two levels differ by as much as a factor of ten.
+/// Measurements are capped at this multiple of the target: a hang of a minute says no more about the next
+/// cycle than a cycle of that length, and must not take longer to forget. No two levels differ by as much as
+/// a factor of ten.
 const WORST_TARGETS: u64 = 10;
 
-/// The estimate of a better level that was too expensive falls towards the present level's cost over this
-/// many dwells; otherwise that level would never be tried again. With half as many, a level that does not fit
-/// would cause a late cycle every few seconds; with twice as many, a single error would take long to correct.
+/// The estimate of a better level that was too expensive decays towards the present level's cost with a time
+/// constant of this many dwells; otherwise that level would never be tried again. With half as many, a level
+/// that does not fit would cause a late cycle every few seconds; with twice as many, a single error would
+/// take long to correct.
 const RETRY_DWELLS: f64 = 8.0;
 
 /// Each failed step up doubles the time until the next try, up to this many times: with a dwell of a second,
-/// from seconds to minutes. A machine that got faster is still noticed without delay: the present level shows
-/// that.
+/// from seconds to minutes. A machine that got faster is still noticed without delay, because the cycles at
+/// the present level show it.
 const MOST_DOUBLINGS: u32 = 6;
 
 /// Chooses the level.
@@ -50,7 +52,7 @@ pub struct Budget {
     proving: Option<QualityLevel>,
     /// When the last step up was taken; cleared when it has held for a dwell or failed.
     stepped_up_at: Option<Instant>,
-    /// Steps up that failed, minus those that held.
+    /// Steps up that failed, minus those that held; 0 to [`MOST_DOUBLINGS`].
     failures: u32,
     /// The level of the cycle in progress, as chosen when it was launched.
     running: QualityLevel,
@@ -126,7 +128,7 @@ impl Budget {
         self.pass_time(now);
         if running_for > self.plan.target {
             let running = self.running;
-            // The cycle has not ended, so this is only a lower bound of its cost.
+            // The cycle has not ended, so this is only a lower bound on its cost.
             let known = self.known(running).map_or(Span::ZERO, |cost| Span::from_nanos(cost as u64 + 1));
             self.step_down(running, |budget| budget.learn(running, running_for.max(known)));
             self.overdue = true;
@@ -139,7 +141,7 @@ impl Budget {
         self.quality
     }
 
-    /// Whether not even the lowest level fits the target.
+    /// Whether not even the lowest permitted level fits the target.
     pub fn exhausted(&self) -> bool {
         self.exhausted
     }
@@ -179,8 +181,8 @@ impl Budget {
         }
     }
 
-    /// The known cost of `quality`: one that never ran is assumed to cost at most as much as the next better
-    /// one.
+    /// The estimated cost of `quality`. For a level that never ran, it is that of the nearest better level
+    /// that did, which costs at least as much. `None`: there is none.
     fn known(&self, quality: QualityLevel) -> Option<f64> {
         self.cost[..=quality.index()].iter().rev().find_map(|cost| *cost)
     }
@@ -296,7 +298,7 @@ mod tests {
 
     /// Time between two cycles.
     const CYCLE: Span = ms(50);
-    /// What each level costs on an idle machine: half of the target for the best level.
+    /// What each level costs on an idle machine, microseconds; the best level takes half of the target.
     const IDLE: [u64; QUALITY_LEVELS] = [5_000, 4_600, 4_200, 4_000, 3_300, 800];
 
     fn plan() -> BudgetPlan {

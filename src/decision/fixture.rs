@@ -65,7 +65,7 @@ pub fn safety() -> SafetyPlan {
     }
 }
 
-/// A required distance of 0 to 4 m that is stale after 200 ms and may shrink by half a metre a second.
+/// A required distance sensor, 0 to 4 m. Its value is stale after 200 ms and may shrink by 0.5 m/s.
 pub fn range() -> SensorPlan {
     SensorPlan {
         name: "range".into(),

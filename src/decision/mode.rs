@@ -55,7 +55,7 @@ pub enum Mode {
         /// Active causes, see [`Cause::bit`].
         why: u16,
     },
-    /// Stopped by a latched reflex or stop until it is disarmed, then armed again.
+    /// Stopped by a latched reflex or stop. The robot must be disarmed before it can be armed again.
     Latched {
         /// The worst latched cause.
         cause: Cause,
@@ -73,7 +73,7 @@ impl Mode {
         }
     }
 
-    /// A number for traces and digests; it never changes.
+    /// The mode's number in traces and digests; the numbering never changes.
     pub const fn code(self) -> u8 {
         match self {
             Mode::Boot => 0,
@@ -225,7 +225,8 @@ impl Modes {
         }
     }
 
-    /// The board is strict and the system refused something that a real-time thread needs: arming is off.
+    /// The board is strict and the system refused something that a real-time thread needs, so from now on
+    /// arming is refused.
     pub fn refuse_real_time(&mut self) {
         self.real_time_refused = true;
     }
@@ -292,7 +293,7 @@ impl Modes {
         self.disarmed
     }
 
-    /// The normal transitions, when there is no stop.
+    /// The normal transitions, in a slot without a stop, a latch or a disarm.
     fn proceed(&mut self, verdict: &Verdict, arm: bool, now: Instant) -> Mode {
         let well = self.refusal.is_none();
         match self.mode {
@@ -305,7 +306,7 @@ impl Modes {
         }
     }
 
-    /// Armed, without a stop or disarm.
+    /// The next state of an armed robot in a slot without a stop, a latch or a disarm.
     fn go_on(&mut self, since: Instant, verdict: &Verdict, now: Instant) -> Mode {
         let held = self.stillness.note(verdict, self.safety.settle, self.safety.command_valid, now);
         if held.is_some_and(|lasted| lasted >= self.safety.disarm_after) {
@@ -353,7 +354,7 @@ impl Modes {
         Mode::Armed { since: now }
     }
 
-    /// 4: a reflex restrains the robot, or a different one does.
+    /// 4: at least one reflex restrains the robot; `why` is the set of causes in this slot.
     fn degrade(&self, since: Instant, why: u16) -> Mode {
         Mode::Degraded { since, why }
     }
@@ -363,7 +364,8 @@ impl Modes {
         Mode::Armed { since }
     }
 
-    /// 6: at once, from any state; it does not arm by itself again. A disarmed robot keeps its first reason.
+    /// 6: at once, from any state; the robot no longer arms by itself. If it is disarmed already, it keeps
+    /// its first reason.
     fn disarm(&mut self, why: Disarm) -> Mode {
         self.auto = false;
         match self.mode {
@@ -390,7 +392,7 @@ impl Modes {
         Mode::Stopped
     }
 
-    /// 9: stopped for so long that a start by itself would be a surprise.
+    /// 9: the robot was stopped for so long that a start by itself would be a surprise.
     fn lapse(&mut self) -> Mode {
         let (lasted, causes) = (self.stillness.lasted(), self.stillness.causes());
         self.disarm(Disarm::Stillness { lasted, causes })

@@ -1,16 +1,17 @@
-//! Estimates where the robot is from its own commands: a kinematic bicycle (Rajamani, *Vehicle Dynamics and
-//! Control*, section 2.2, reference point on the rear axle), or two wheels that turn it by their speed
-//! difference (Siegwart and Nourbakhsh, *Introduction to Autonomous Mobile Robots*, section 3.2). Speed and
-//! turn lag. Starts at (0, 0), heading along x. It drifts, as all dead reckoning does, and does not notice
-//! when a wheel slips or a wall blocks the robot. This drift limits the accuracy of places.
+//! Estimates the robot's pose from its own commands, with the model of a kinematic bicycle (Rajamani,
+//! *Vehicle Dynamics and Control*, section 2.2, reference point on the rear axle) or of a differential drive
+//! (Siegwart and Nourbakhsh, *Introduction to Autonomous Mobile Robots*, section 3.2). The speed, and the
+//! turn rate of a differential drive, lag behind the commands. Starts at (0, 0), heading along x. The
+//! estimate drifts, as all dead reckoning does, and does not notice when a wheel slips or a wall blocks the
+//! robot. The drift limits the accuracy of places.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, MotorKind, MotorPlan};
 use crate::base::time::{Instant, Span};
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
-/// The longest time that one command is assumed to have lasted. After a longer gap (a stalled loop) the robot
-/// is assumed to have stood still, because motors stop when their command expires.
+/// The longest time that one command is assumed to have lasted. In a longer gap (a stalled loop), the robot
+/// is assumed to have stood still for the rest, because motors stop when their command expires.
 const LONGEST: Span = Span::from_millis(200);
 
 /// How the robot's commands move it.
@@ -22,10 +23,10 @@ pub struct MotionModel {
     pub wheelbase: f64,
     /// Time constant of the speed, seconds; 0: none.
     pub lag_s: f64,
-    /// Which motors drive: their mean is the speed.
+    /// The drive motors; the mean of their commands sets the speed.
     pub drives: Vec<usize>,
-    /// The motor that steers, and its angle at -1 and +1 in degrees, positive to the right; without one the
-    /// robot is assumed to go straight.
+    /// The motor that steers, and its angle at -1 and +1 in degrees, positive to the right. Without one, and
+    /// without `wheels`, the robot is assumed to go straight.
     pub steering: Option<(usize, [f64; 2])>,
     /// The wheels that turn the robot by their speed difference, on a robot without a steering motor.
     pub wheels: Option<Wheels>,
@@ -43,7 +44,8 @@ pub struct Wheels {
 }
 
 impl Wheels {
-    /// The wheels of `board`: motors called left and right, if it has no servo and states its track.
+    /// The wheels of `board`: drive motors whose names contain "left" or "right". `None`: one side has none,
+    /// the board has a servo, or it does not state its track.
     fn of(board: &Board) -> Option<Wheels> {
         let has_servo = board.motors.iter().any(|motor| matches!(motor.kind, MotorKind::Servo { .. }));
         let track = board.motion?.track.filter(|_| !has_servo)?.into();

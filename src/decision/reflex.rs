@@ -1,30 +1,30 @@
-//! From frame to restraint: this keeps the robot safe whatever the field requests. Pure: no GPU, bus, heap,
-//! clock or robot state; its verdict is the same whether the robot is armed or not.
+//! The reflexes: from a frame to a restraint. They keep the robot safe whatever the field requests. Pure: no
+//! GPU, bus, heap, clock or robot state; the verdict is the same whether the robot is armed or not.
 //!
-//! A *rule* is a line of the board's table and checks one channel's worst case. Besides the rules there are
-//! the runtime's own findings: sensors, field, wire, loop, stop. All are collected first, then combined into
-//! one [`Verdict`], which allows the least that any of them allows.
+//! A *rule* is an entry of the board's reflex table and checks one channel's worst case. Besides the rules,
+//! there are the runtime's own findings: sensors, field, link, wire, loop, guard, stop. All are collected
+//! first, then combined into one [`Verdict`], which allows only what all of them allow.
 //!
 //! | cause           | trips when                                             | allows              | clears when                                    |
 //! |-----------------|--------------------------------------------------------|---------------------|------------------------------------------------|
-//! | `field-late`    | the newest result is older than `field_fresh`          | a share, falling    | a fresh result arrives                         |
-//! | `field-missing` | ... than `field_fresh + field_fade`, or there was none | nothing             | a recent enough result arrives                 |
-//! | `battery` `obstacle` `cliff` `tilt` | a rule's worst case passes its limit | as the rule states  | a good sample passes `clear`, `hold` is over, `retreat` is made |
+//! | `field-late`    | the newest result is older than `field_fresh`          | a falling share of full speed | a fresh result arrives               |
+//! | `field-missing` | ... older by `field_fade` or more, or there is none    | nothing             | a result arrives that is recent enough         |
+//! | `battery` `obstacle` `cliff` `tilt` | the worst case of a rule's channel reaches the limit | as the rule states  | a good sample is beyond `clear`, `hold` is over, and the robot has backed off by `retreat` |
 //! | `sensor-lost`   | a required sensor's value is older than `max_age`, or there was none | nothing | a good sample arrives            |
 //! |                 | the same for the sensor of a rule, even if not required | as the rule states | a good sample arrives                          |
-//! | `sensor-lying`  | ... and its newest reading could not be true           | the same            | a good sample arrives                          |
-//! | `guard-lost`    | a guard that the board requires was not healthy for its `timeout` | nothing | it is healthy again    |
-//! | `link-lost`     | the remote brain that computes the field was not heard for `silence` | nothing | it is heard; a board may latch it |
-//! | `bus-lost`      | no command confirmed for `wire_lost`, or never         | nothing             | a command is confirmed                         |
-//! | `loop-late`     | `late_slots` slots skipped, none on time between       | nothing             | `late_slots` on-time slots in a row            |
-//! | `e-stop`        | stop is pressed                                        | nothing             | released, then disarmed and armed again        |
+//! | `sensor-lying`  | ... and the sensor's newest reading is impossible      | the same            | a good sample arrives                          |
+//! | `guard-lost`    | a guard that the board requires was not healthy for its `timeout` | nothing | the guard is healthy again |
+//! | `link-lost`     | the remote brain that computes the field was silent for `silence` | nothing | the brain answers and, if the board latches the cause, the robot is disarmed |
+//! | `bus-lost`      | no command confirmed for longer than `wire_lost`, or never | nothing         | a command is confirmed                         |
+//! | `loop-late`     | `late_slots` slots skipped with no on-time slot in between | nothing         | `late_slots` on-time slots in a row            |
+//! | `e-stop`        | stop is pressed                                        | nothing             | stop is released, then the robot disarmed and armed again |
 //!
 //! A latched rule clears in the same way as `e-stop`, whatever its cause.
 //!
 //! A rule sees every admitted reading, not only the last one of a slot. If a reading trips it, the rule is
-//! active for at least a slot, and a latched rule stays latched, however short the event was. When a sensor's
-//! own thread has stopped the motors for a cause, that trips the rule too, even if the reading was lost on
-//! its way.
+//! active for at least a slot, and a latched rule stays latched, however short the event was. If a sensor's
+//! own thread has stopped the motors for a cause, the rule trips too, even if the reading that caused the
+//! stop was lost on its way.
 //!
 //! A refused reading does not stop the robot by itself: brush noise causes a wrong bit on the wires now and
 //! then. Until the last good value is older than `max_age`, it ages towards its worst case, which the rules
@@ -47,21 +47,21 @@ pub const MAX_RULES: usize = 2 * MAX_SENSORS;
 pub struct Signals {
     /// Causes that stopped the motors since the last slot without waiting for the tick, one bit each.
     pub halts: u16,
-    /// Readings were lost since the last slot: the one that stopped the motors may be among them.
+    /// Whether readings were lost since the last slot: the one that stopped the motors may be among them.
     pub readings_lost: bool,
-    /// Age of the newest field result, from the slot of the frame it was computed from; `None`: there is no
-    /// result.
+    /// Age of the newest field result, counted from the slot of the frame that it was computed from; `None`:
+    /// there is no result.
     pub field_age: Option<Span>,
     /// Time since a command was last confirmed on the wire; `None`: never.
     pub wire_age: Option<Span>,
     /// Slots that were skipped directly before this one.
     pub skipped_slots: u64,
     /// How long the remote brain that computes the field has been silent; `None`: the field does not rely on
-    /// one.
+    /// a remote brain.
     pub link_silence: Option<Span>,
-    /// The board requires a guard, and it does not report that all is well.
+    /// The board requires a guard, and the guard does not report that all is well.
     pub guard_lost: bool,
-    /// The machine has slept for this long since the last slot.
+    /// How long the machine was suspended since the last slot; `None`: it was not.
     pub slept: Option<Span>,
     /// How far the robot went backwards since the last slot, as time at full speed.
     pub backed: Span,
@@ -76,7 +76,7 @@ pub struct Verdict {
     pub worst: Option<Cause>,
     /// The tightest single restraint, for reports.
     pub restraint: Restraint,
-    /// What all active causes together allow: this is obeyed.
+    /// What all active causes together allow: the motors obey these limits.
     pub limits: Limits,
     /// Active causes.
     pub active: u16,
@@ -86,7 +86,7 @@ pub struct Verdict {
     pub cleared: u16,
     /// Active causes that stay until the robot is disarmed and armed again.
     pub latched: u16,
-    /// Every required sensor is good in this frame: arming requires this for a while.
+    /// Every required sensor is good in this frame. Arming requires that for some time.
     pub senses_good: bool,
 }
 
@@ -108,7 +108,7 @@ pub fn faded(age: Span, safety: &SafetyPlan) -> f32 {
 struct Punctuality {
     /// Slots skipped since the last on-time one.
     missed: u64,
-    /// On-time slots in a row, counted while late.
+    /// On-time slots in a row.
     punctual: u64,
     late: bool,
 }
@@ -130,11 +130,11 @@ impl Punctuality {
 /// When a robot with a tether stops because the remote brain is silent.
 #[derive(Clone, Copy, Debug, Default)]
 struct LinkRule {
-    /// The longest silence; `None`: there is no tether.
+    /// After this much silence the link is lost; `None`: there is no tether.
     limit: Option<Span>,
     latches: bool,
     latched: bool,
-    /// The brain has been heard at least once: a brain that was never heard is not lost.
+    /// The brain has been heard at least once. Until then, its silence stops the robot but does not latch.
     joined: bool,
 }
 
@@ -172,7 +172,7 @@ impl Findings {
 #[derive(Clone, Debug)]
 pub struct Reflexes {
     rules: heapless::Vec<RuleState, MAX_RULES>,
-    /// Longest age of each required sensor, by channel; `None`: not required.
+    /// Maximum age of the value of each required sensor, by channel; `None`: not required.
     timeout: [Option<Span>; MAX_SENSORS],
     safety: SafetyPlan,
     link: LinkRule,
@@ -183,11 +183,11 @@ pub struct Reflexes {
 }
 
 impl Reflexes {
-    /// A robot starts without sensors, field or wire: these causes are active from the start and do not count
-    /// as trips.
+    /// A robot starts without a reading, a field result or a confirmed command: these causes are active from
+    /// the start and do not count as trips.
     const AT_START: u16 = Cause::SensorLost.bit() | Cause::FieldMissing.bit() | Cause::BusLost.bit();
 
-    /// Reflexes that have not seen anything yet.
+    /// Reflexes before their first slot.
     ///
     /// # Panics
     /// If there are more than [`MAX_RULES`] rules or a rule names a channel beyond [`MAX_SENSORS`]:
@@ -212,7 +212,7 @@ impl Reflexes {
         }
     }
 
-    /// Adds the rule for the link, for a robot with a tether.
+    /// Adds the rule on the link's silence, for a robot with a tether.
     pub fn tethered(mut self, tether: &TetherPlan) -> Reflexes {
         self.link = LinkRule { limit: Some(tether.silence), latches: tether.latched, ..self.link };
         self
@@ -227,8 +227,8 @@ impl Reflexes {
         }
     }
 
-    /// Checks everything. Returns what it allows, and the frame that the field sees: `frame`, except that a
-    /// sensor which is past an edge keeps its value from the edge.
+    /// Checks everything. Returns the verdict, and the frame that the field sees: `frame`, except that a
+    /// sensor that has passed over an edge keeps its worst value there until the robot has backed away.
     pub fn evaluate(&mut self, frame: &Frame, signals: &Signals, now: Instant) -> (Verdict, Frame) {
         let mut found = Findings {
             active: 0,
@@ -276,8 +276,8 @@ impl Reflexes {
         &self.trips
     }
 
-    /// A stop that came before the tick trips its rule, even if its reading never arrived: if no rule of that
-    /// cause has seen a reading, or readings were lost, all stop rules of that cause count as tripped.
+    /// If the motors were stopped before the tick, a rule of that cause trips even if the reading never
+    /// arrived: if no stop rule of the cause is tripped yet, or readings were lost, all of them trip.
     fn heed(&mut self, signals: &Signals, now: Instant) {
         for cause in Cause::ALL.into_iter().filter(|cause| signals.halts & cause.bit() != 0) {
             let stops = |state: &&mut RuleState| state.rule.cause == cause && state.stops();
@@ -291,7 +291,7 @@ impl Reflexes {
     fn look_at_rules(&mut self, frame: &Frame, backed: Span, now: Instant, found: &mut Findings) {
         for state in &mut self.rules {
             let sample = &frame.samples[state.rule.channel];
-            // A rule whose sensor is lost must not permit motion, whether the sensor is required or not.
+            // A rule whose sensor is lost must restrain the robot, whether the sensor is required or not.
             if let Some(cause) = state.timeout.and_then(|timeout| missed(sample, timeout, now)) {
                 found.add(cause, state.rule.restraint);
             }
@@ -383,13 +383,14 @@ impl Remembers for Reflexes {
     }
 }
 
-/// Why a required sensor forbids driving, if it does. The age is checked here as well as the frame's health.
+/// The cause, if the sensor of `sample` counts as lost or lying. The value's age is checked here too, not
+/// only the health that the frame states.
 fn missed(sample: &Sample, timeout: Span, now: Instant) -> Option<Cause> {
     let over = now.since(sample.stamp) > timeout;
     match sample.health {
         Health::Never | Health::Stale => Some(Cause::SensorLost),
         Health::Good => over.then_some(Cause::SensorLost),
-        // No answer means that the sensor is lost; an impossible answer, that it lies.
+        // Without an answer, the sensor is lost. If the answer is impossible, the sensor is lying.
         Health::Bad(ReadingFault::Bus(_) | ReadingFault::Timeout) => over.then_some(Cause::SensorLost),
         Health::Bad(
             ReadingFault::OutOfRange

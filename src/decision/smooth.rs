@@ -4,9 +4,9 @@
 //! Log dimensionless jerk after Balasubramanian, Melendez-Calderon, Roby-Brami, Burdet: On the analysis of
 //! movement smoothness, J. NeuroEngineering and Rehabilitation 12:112, 2015: `-ln(duration^3 / peak^2 *
 //! integral of jerk^2)` of a speed profile; nearer to zero is smoother, and a minimum-jerk movement gives
-//! -ln(204.8) = -5.32. It reveals stutter that a spectral measure misses: holding a command in one cycle of a
-//! hundred costs about 5. Dimensionless jerk grows with the cube of the duration, so only movements of the
-//! same length can be compared: hence the windows.
+//! -ln(204.8) = -5.32. It reveals stutter that a spectral measure misses: repeating the previous command in
+//! one cycle out of a hundred lowers the figure by about 5. Dimensionless jerk grows with the cube of the
+//! duration, so only movements of the same length can be compared: hence the windows.
 
 use crate::base::time::Span;
 
@@ -44,7 +44,8 @@ impl Movement {
     }
 
     /// Log dimensionless jerk. `None` where it is meaningless: too short, stopped, or at a perfectly even
-    /// speed. The sampling interval cancels out: duration is `samples`, jerk the difference.
+    /// speed. The sampling interval cancels out, so `samples` stands for the duration and the second
+    /// difference for the jerk.
     pub fn log_dimensionless_jerk(&self) -> Option<f64> {
         if self.samples < 3 || self.peak < STANDING || self.differences <= 0.0 {
             return None;
@@ -133,7 +134,7 @@ mod tests {
         movement.log_dimensionless_jerk().unwrap()
     }
 
-    /// Minimum jerk, 5 s at 50 Hz: speed 30 (t^2 - 2 t^3 + t^4) over a unit of time.
+    /// Minimum jerk, 5 s at 50 Hz: speed 30 (t^2 - 2 t^3 + t^4), with t from 0 to 1.
     fn minimum_jerk(step: usize) -> f64 {
         let t = step as f64 / 250.0;
         30.0 * (t.powi(2) - 2.0 * t.powi(3) + t.powi(4))

@@ -1,6 +1,6 @@
-//! Compares what this machine does with the best it could do in the same seconds: the control loop with a
-//! bare timer, the field's cycle with a plain copy of the same size. On a GPU the copy is in the GPU's own
-//! memory. Blocks of the two alternate, so both run under the same load.
+//! Compares what this machine does with the best that it could do at the same time: the control loop with a
+//! bare timer, the field's cycle with a plain copy of the same size. On a GPU, the copy is within the GPU's
+//! own memory. Blocks of the two alternate, so both run under the same load.
 //!
 //! Measures and judges, and prints nothing: the command line writes the text and the JSON.
 
@@ -34,7 +34,7 @@ pub use tether::{NoTetherBench, TetherBench, TetherFigures, Trips};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the user asked to end.
+/// Whether the user has asked to end.
 fn ended(interrupted: &AtomicBool) -> bool {
     interrupted.load(Ordering::Relaxed)
 }

@@ -1,13 +1,13 @@
-//! Measures sensor to motor latency on the wires: one output is looped to a sensor's input, a motor's line to
-//! another input; the runtime runs between them as it does on the robot. Linux timestamps the edges.
+//! Measures sensor-to-motor latency on the wires: one output is looped to a sensor's input, and a motor's
+//! line to another input. The runtime runs between them as it does on the robot. Linux timestamps the edges.
 //!
 //! ```text
 //!   stimulus (output) ──wire 1──> sensor (input, the runtime's)
 //!   motor line (the runtime's)  ──wire 2──> response (input)
 //! ```
 //!
-//! This file builds the board for it and returns the results; `baseline` measures the machine's best,
-//! `episode` one pass from edge to stop. The printed text and JSON are in `cli/hil.rs`.
+//! This file builds the bench's board and returns the results. `baseline` measures the best that the machine
+//! can do; `episode` runs the passes from edge to stop. The printed text and JSON are in `cli/hil.rs`.
 
 mod episode;
 mod baseline;
@@ -46,7 +46,7 @@ pub struct Loop {
 
 /// Channel of the stimulus on the bench's board, which has only this one.
 const STIMULUS: usize = 0;
-/// Command to the wheels until the stimulus comes. Below half duty a drive motor only hums.
+/// Command to the wheels until the stimulus comes: high enough for a drive motor to turn and not only hum.
 const DRIVE: f32 = 0.5;
 
 /// Longer than any bench runs: the run ends when all samples are taken.
@@ -56,8 +56,8 @@ const UNTIL_DONE: Span = Span::from_millis(24 * 3_600_000);
 pub struct Figures {
     /// From just before the stimulus is driven to the last edge of the motor's line.
     pub sensor_to_motor: Histogram<u64>,
-    /// From the edge of an input to the edge of an output that a thread drives in response, without bus or
-    /// runtime.
+    /// From an edge on the looped input to the next one, which a thread causes in response by driving the
+    /// output; without bus or runtime.
     pub echo: Histogram<u64>,
     /// Lateness of a bare absolute sleep.
     pub bare_timer: Histogram<u64>,
@@ -65,14 +65,14 @@ pub struct Figures {
     pub unanswered: u64,
     /// Echoes with a lost edge.
     pub echoes_lost: u64,
-    /// Whether the motor's line carried pulses; otherwise it had a level.
+    /// Whether the motor's line carried pulses (PWM) and not just a level.
     pub pulsed: bool,
 }
 
 /// Why there are no figures.
 #[derive(Debug)]
 pub enum HilError {
-    /// A wire is not available.
+    /// A GPIO line cannot be opened.
     Open(OpenError),
     /// The robot cannot be built.
     Build(BuildError),
@@ -163,7 +163,7 @@ pub fn measure(
     })
 }
 
-/// Runs `work` on its own thread, so that the priority it requests ends with it.
+/// Runs `work` on its own thread, so that the real-time priority that it requests ends with the thread.
 fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HilError> + Send + 'static,
 ) -> Result<T, HilError> {
@@ -184,9 +184,9 @@ fn held(hardware: &dyn Hardware, lines: Loop) -> Result<Box<dyn Gpio>, OpenError
     )
 }
 
-/// `board` as a bench: with its motors, buses and periods, and one sensor, the looped line, which stops the
-/// motors. All other sensors are left out because a bench does not have them. The guard is left out because
-/// the bench holds its line.
+/// The bench's version of `board`: the same motors, buses and periods, but a single sensor, the looped line,
+/// which stops the motors. The other sensors are left out because a bench does not have them. The guard is
+/// left out because the bench's runtime drives the guard's line itself.
 pub fn bench_board(board: &Board, lines: Loop) -> Board {
     let mut bench = board.clone();
     bench.sensors = vec![SensorPlan {
@@ -205,7 +205,8 @@ pub fn bench_board(board: &Board, lines: Loop) -> Board {
         beam: None,
     }];
     bench.reflexes = vec![Rule {
-        // Not an e-stop, whose cause latches; the path from the line to the motors is the same for any other.
+        // Not an e-stop, because its cause latches. The path from the line to the motors is the same for all
+        // causes.
         cause: Cause::Tilt,
         channel: STIMULUS,
         trip: Trip::Above(0.5),
@@ -218,7 +219,7 @@ pub fn bench_board(board: &Board, lines: Loop) -> Board {
     bench.guard = None;
     bench.decisions = Vec::new();
     bench.safety.auto_arm = true;
-    // What the field computes does not matter here, only that it computes: the smallest field that drives.
+    // It does not matter here what the field computes, only that it runs: use the smallest field that drives.
     bench.field.engine = EngineKind::Cpu;
     bench.field.shape.grid = 8;
     bench.field.shape.sensors = 1;

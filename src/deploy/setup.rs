@@ -1,9 +1,9 @@
-//! Turns a fresh machine into a robot that is ready to be armed, and undoes that: detects the machine,
-//! proposes a board and every change with its reason, makes the changes with a journal, undoes them.
+//! Turns a fresh machine into a robot that is ready to be armed: detects the machine, proposes a board and
+//! every change with its reason, makes the changes and records them in a journal, and can undo them.
 //!
-//! The steps: `found` and `choice` -> `proposal` (with `tuning`, which `doctor --fix` proposes alone, and
-//! `config_txt`) -> `carry_out`, which writes the `journal` before it makes each `action` through `files` and
-//! `programs`. All paths are below a root: `/`, or a test's folder.
+//! The steps: `found` and `choice` -> `proposal` (with `config_txt`, and with `tuning`, which `doctor --fix`
+//! also proposes on its own) -> `carry_out`, which writes the `journal` before it performs each `action`
+//! through `files` and `programs`. All paths are below a root: `/`, or a test's folder.
 
 pub mod carry_out;
 pub mod choice;

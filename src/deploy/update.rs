@@ -3,9 +3,9 @@
 //! it may end at any time.
 //!
 //! How it survives a power cut at any moment: the [`marker`] of an unfinished update is on disk before the
-//! first change, and only its phase decides. Until the phase is `committed`, every boot goes back to the
-//! proven version: [`recover`]. Everything needed to go back (a copy of the proven program, its package, a
-//! unit that runs at boot: [`net`]) is in place before the marker, and needs no file of the new package.
+//! first change, and its phase alone decides what a boot does. Until the phase is final, every boot goes back
+//! to the proven version: [`recover`]. What this needs (a copy of the proven program, its package, a unit
+//! that runs at boot: [`net`]) is in place before the marker, and uses no file of the new package.
 //!
 //! dpkg installs, verifies and removes; nothing here knows which files a package has.
 
@@ -39,13 +39,13 @@ pub enum UpdateError {
     NotSetUp(PathBuf),
     /// Another update is in progress.
     Busy,
-    /// An update is unfinished: it is on trial, or the robot has to go back first.
+    /// An earlier update is unfinished: its version is on trial, or the robot has to go back first.
     Unfinished(Marker),
     /// Not a package, or a damaged one.
     Damaged(PathBuf, String),
-    /// The signature is missing or damaged, or its key is not trusted by this robot or revoked.
+    /// The signature is missing or damaged, or its key is revoked or not trusted by this robot.
     Signature(PathBuf, String),
-    /// Another package; this is its name.
+    /// The package has another name; this is the name.
     OtherPackage(String),
     /// The package is for another processor architecture.
     OtherArchitecture {
@@ -91,7 +91,7 @@ pub enum UpdateError {
     NothingStaged,
     /// The installed version's package is not kept, so there would be no way back.
     NoWayBack(String),
-    /// There is no version before the installed one.
+    /// There is no previous version to return to.
     NothingBefore,
     /// A file could not be read or written.
     File(PathBuf, io::Error),
@@ -125,7 +125,8 @@ pub struct Ended {
 
 /// Checks a Debian version.
 /// # Errors
-/// The version is empty, longer than 64 characters, or has a character that is unsafe in a file name.
+/// The version is empty, longer than 64 characters, begins with `.` or `-`, or has a character that is unsafe
+/// in a file name.
 pub fn version(text: &str) -> Result<&str, UnsafeVersion> {
     let sound = |c: char| c.is_ascii_alphanumeric() || ".+~-".contains(c);
     match !text.is_empty() && text.len() <= 64 && !text.starts_with(['.', '-']) && text.chars().all(sound) {

@@ -6,9 +6,9 @@
 //! "stay where you are". Only drive fades.
 //!
 //! Slew rate. A drive motor never gains speed faster than its slew limit. It loses speed at once when a
-//! restraint tightens, when the field's request fades, and when the request is to stop. Between two requests
-//! of a fresh field (the quality level changes, or the decision does) the limit applies to slowing down as
-//! well. A reversal passes through exactly zero. A motor that aims always keeps its limit.
+//! restraint tightens, when the field's request fades, and when the request is to stop. When one fresh
+//! request follows another (because the quality level or the decision has changed), the limit applies to
+//! slowing down as well. A reversal passes through exactly zero. A motor that aims always keeps to its limit.
 
 mod reverse;
 
@@ -22,8 +22,8 @@ use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use reverse::Reverse;
 
 /// A drive request below this share of full scale counts as a stop. No motor turns that slowly, and a driver
-/// that raises every request to the smallest duty that turns the motor would make the robot creep. Read-out
-/// noise reaches half of this share; twice this share is real speed on a good motor.
+/// that raises every request to the smallest duty cycle at which the motor turns would make the robot creep.
+/// Read-out noise reaches half of this share; at twice this share a good motor already runs.
 const STOP_BELOW: f32 = 0.01;
 
 /// One motor's limits and its last command.
@@ -83,7 +83,7 @@ impl Motor {
     }
 }
 
-/// The number nearest to `x` within 0..=`most`; 0 where `x` is not a number.
+/// `x`, clamped to 0..=`most`; 0 if `x` is NaN.
 fn within(x: f32, most: f32) -> f32 {
     if x.is_nan() { 0.0 } else { x.clamp(0.0, most) }
 }
@@ -91,13 +91,13 @@ fn within(x: f32, most: f32) -> f32 {
 /// Unusual events, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActCounters {
-    /// Commands made while the field's answer held something that is not a number.
+    /// Commands made while the field's answer contained a value that is not finite.
     pub not_finite: u64,
     /// Commands whose backward part was removed, because the robot had driven backwards for too long.
     pub reverse_refused: u64,
 }
 
-/// The field's request, made safe to compute with.
+/// The field's request, after the checks that it is young enough and finite.
 struct Request<'a> {
     motors: &'a [f32; MAX_MOTORS],
     /// What share of its drive to use, above 0, at most 1.
@@ -132,7 +132,7 @@ impl Arbiter {
 
     /// Decides, at `now`, the command of the slot that begins at `executed.until`, where the last command
     /// ends. `field` is the newest answer, with the slot of the frame it was computed from. [`Command::seq`]
-    /// stays 0: the motor link counts.
+    /// stays 0: the motor link numbers the commands.
     pub fn decide(
         &mut self,
         mode: Mode,
@@ -494,7 +494,7 @@ mod tests {
     #[test]
     fn reverse_ends_after_its_time_and_recovers_while_stopped() {
         let mut car = Car::new();
-        // 200 ms are 20 slots; refused for just as long, then allowed again.
+        // 200 ms are 20 slots. After that, reversing is refused for just as long, then allowed again.
         for slot in 0..100 {
             let command = car.free([-0.5, 0.0]);
             let refused = slot / 20 % 2 == 1;
@@ -532,7 +532,7 @@ mod tests {
             last = turning.decide(armed, &FREE, Some((&response, at(now))), &executed, at(now));
             last
         };
-        // Backwards until it is refused and for some slots more: a turn on the spot stays allowed.
+        // Drives backwards until that is refused, and for some slots more: a turn on the spot stays allowed.
         for now in 1..=30 {
             slot([-0.2, -0.2], 10 * now);
         }
@@ -540,7 +540,7 @@ mod tests {
         for now in 32..=40 {
             let command = slot([0.5, -0.5], 10 * now);
             assert_eq!(command.source, Source::Field);
-            assert!(command.motors[1] < 0.0 || now < 33, "it turns within a slot");
+            assert!(command.motors[1] < 0.0 || now < 33, "it turns from the second slot on");
         }
     }
 

@@ -1,11 +1,11 @@
 //! Backs off along the recorded path. Runs between the field's request and the arbiter. A robot that sees
 //! nothing behind itself only goes back the way it came: while the field wants to reverse, the steering is
 //! that of the recorded path; where no path is left, reversing is forbidden, as by a reflex. After it has
-//! backed off from an edge or an obstacle, it turns away from the ground sensor that was dark, or else to the
-//! side that it took last, so that it does not come back to the same place; after an edge it does not steer
-//! back for a while. An obstacle that the sonar has lost may be beside the robot, so the robot does not steer
-//! towards it (`beside`). If forward commands change nothing in what the robot sees, it is stuck and backs
-//! off (`stuck`).
+//! backed off from an edge or an obstacle, it turns away from the side on which a ground sensor saw the edge,
+//! or else to the side that it took last, so that it does not come back to the same place; after an edge it
+//! does not steer back for a while. An obstacle that the sonar has lost may be beside the robot, so the robot
+//! does not steer towards it (`beside`). If the sonar's echo does not change although the commands are
+//! forwards, the robot is stuck and backs off (`stuck`).
 //!
 //! This stage only changes requests and tightens limits, and the arbiter still applies every limit after it.
 //! Pure; all its memory is allocated at the start. A board without `[backing]` has none of this.
@@ -32,7 +32,7 @@ use phase::{Phase, Scene};
 use std::cmp::Ordering;
 use stuck::Stuck;
 
-/// Smaller reverse requests are read-out noise. Half of this already counts as a stop in the arbiter.
+/// Smaller reverse requests are read-out noise. The arbiter treats requests below half of this as a stop.
 const LEAST_BACK: f32 = 0.02;
 /// Steering beyond this chooses a side: a fifth of full lock is more than read-out noise.
 const TURNS: f32 = 0.2;
@@ -40,41 +40,41 @@ const TURNS: f32 = 0.2;
 /// the edge at a slant, and a wheel would pass over the edge's next corner outside the sensors' track.
 const ALONG_RAD: f32 = std::f32::consts::FRAC_PI_2;
 /// After a turn from an edge the robot does not steer back towards it for this distance forwards, metres:
-/// more than two lengths of the car. In a bend the front wheel cuts inside the track of its ground sensor;
-/// without this limit the wheel went over a corner of the edge that no sensor had seen.
+/// more than one and a half lengths of the car. In a bend the front wheel cuts inside the track of its ground
+/// sensor; without this limit the wheel went over a corner of the edge that no sensor had seen.
 const NOT_BACK_M: f64 = 0.4;
 /// After each turn that ended at the same edge or obstacle, the robot backs off this much further, metres,
-/// before it turns to the other side: otherwise the way back would undo the turn, and the next turn would end
-/// there again.
+/// before its next turn: otherwise the way back would undo the turn, and the next turn would end there again.
 const FURTHER_M: f64 = 0.1;
-/// It does so at most this many times, because the path is less accurate the farther back it goes: with twice
-/// as many, cars backed into discs four times as often. At an edge it turns to the same side for this many
-/// turns.
+/// The distance grows at most this many times, because the path is less accurate the farther back it goes:
+/// with twice as many, cars backed into discs four times as often. At an edge the robot keeps turning to the
+/// same side until more than this many turns have failed.
 const FURTHER_MOST: u32 = 2;
-/// The robot checks this distance ahead for places that it must not sweep over, metres: two lengths of the
-/// car, which its front covers in a second and a half.
+/// The robot checks this distance ahead for places that it must not sweep over, metres: a little more than
+/// the length of the car, which its front covers in a second and a half.
 const AHEAD_M: f64 = 0.3;
 /// In a turn that has begun, the robot checks this distance, metres: twice the stopping distance.
 const TURNING_M: f64 = 0.08;
-/// Steering to try where the requested steering would sweep over something, as shares of full lock to the
-/// requested side: the nearest first.
+/// Steering to try, in this order, where the requested steering would sweep over something, as shares of full
+/// lock to the requested side.
 const INSTEAD: [f32; 8] = [0.5, 0.25, 0.0, -0.25, -0.5, -0.75, -1.0, 1.0];
 /// The robot slows down while its wheels are not yet steered as they were on the recorded path, and waits
 /// when they differ by this share of full lock: at a cusp of the path the wheels have to swing over, which
 /// takes longer than the path allows.
 const WAITS: f32 = 0.2;
 /// When the robot is beside its path, it takes a heading that reaches the path after the first of these
-/// distances, and turns to that heading within the second, metres: a length of the car, and half of one.
+/// distances, and turns to that heading within the second, metres: four fifths of the length of the car, and
+/// two fifths.
 const TOWARDS_M: f64 = 0.2;
 const WITHIN_M: f64 = 0.1;
 /// The largest and the smallest correction of the robot's heading: with more it would leave the area that it
-/// has swept; anything less is rounding in dead reckoning.
+/// has swept; anything less is a rounding error of dead reckoning.
 const AT_MOST_RAD: f64 = 0.3;
 const EVEN_RAD: f64 = 1e-6;
-/// The robot backs up at most this far to get room for a turn, metres, to stay within the area that it has
-/// swept.
+/// The robot backs up at most this much further to get room for a turn, metres, to stay within the area that
+/// it has swept.
 const ROOM_M: f64 = 0.1;
-/// A path shorter than this counts as no path, metres: the robot would creep.
+/// A path shorter than this counts as no path, metres: on it, the robot would only creep.
 const NO_WAY_M: f64 = 0.01;
 
 /// Counts, for reports.
@@ -86,7 +86,7 @@ pub struct BackingCounters {
     pub metres: f64,
     /// Turns away from an edge or obstacle.
     pub turns: u64,
-    /// How often the robot was stuck: it drove forwards, but the sonar's echo did not change.
+    /// How often the robot was stuck: its commands were forwards, but the sonar's echo did not change.
     pub stuck: u64,
     /// Slots with a request to reverse and no path left.
     pub without_way: u64,
@@ -116,8 +116,8 @@ impl Backtrack {
         backing.limit(verdict);
     }
 
-    /// The field's answer as the arbiter gets it. `shown` is the frame as the field sees it. A separate call:
-    /// it needs the mode, and the mode depends on the verdict of [`Backtrack::restrain`].
+    /// The field's answer as the arbiter gets it. `shown` is the frame as the field sees it. This is a
+    /// separate call because it needs the mode, which depends on the verdict of [`Backtrack::restrain`].
     pub fn guide(
         &mut self,
         field: Option<(&FieldOutput, Instant)>,
@@ -135,12 +135,12 @@ impl Backtrack {
     }
 }
 
-/// A ground sensor that looks to one side.
+/// A ground sensor that detects edges at a known place.
 #[derive(Clone, Copy, Debug)]
 struct Eye {
     channel: usize,
     trip: Trip,
-    /// Metres to the left of the middle.
+    /// How far to the left of the robot's centre line that place is, metres.
     left: f32,
 }
 
@@ -164,10 +164,11 @@ struct Backing {
     side: f32,
     /// Whether the robot is turning away from an edge.
     from_edge: bool,
-    /// Distance left, in metres, before it may steer back after turning away from an edge, and the side to
-    /// which it turned.
+    /// Distance left, in metres, before the robot may steer back after turning away from an edge, and the
+    /// side to which it turned.
     kept: (f64, f32),
-    /// Whether the robot turns although it has too little room: no path was left to back up further.
+    /// Whether the robot turns with too little room, because it has already backed up by [`ROOM_M`] or no
+    /// path is left.
     tight: bool,
     /// Turns in a row that ended at an edge or obstacle.
     failed: u32,
@@ -261,8 +262,9 @@ impl Backing {
         (curvature, self.path.pose(curvature))
     }
 
-    /// Steering for the way back. Where dead reckoning puts it beside its path, it steers towards the path:
-    /// first it chooses the heading that leads to the place, then the curvature that leads to the heading.
+    /// Steering for the way back. If dead reckoning puts the robot beside its path, this steers it towards
+    /// the path: first it chooses the heading that leads to the path, then the curvature that leads to that
+    /// heading.
     fn way_back(&self) -> f32 {
         let (curvature, came_from) = self.came_from();
         let Some(came_from) = came_from else { return self.path.steering() };
@@ -276,7 +278,7 @@ impl Backing {
         self.odometer.motion().steering(curvature - off / WITHIN_M)
     }
 
-    /// Whether the path back is longer than the stopping distance.
+    /// Whether the path back is longer than the stopping distance by more than [`NO_WAY_M`].
     fn has_way(&self) -> bool {
         let coast = -self.odometer.speed().min(0.0) * self.odometer.motion().lag_s;
         self.path.length() > NO_WAY_M + coast
@@ -354,7 +356,8 @@ impl Backing {
         }
     }
 
-    /// If a turn ended at something, the next one goes to the other side, unless the edge is there.
+    /// If a turn ended at an edge or obstacle, the next one goes to the other side; after an edge it does so
+    /// only when more than [`FURTHER_MOST`] turns have failed.
     fn learn_from(&mut self, before: Phase, scene: &Scene) {
         match (before, self.phase) {
             (Phase::Backing { .. }, Phase::Turning { .. }) => self.tight = !scene.can_turn,
@@ -401,7 +404,8 @@ impl Backing {
         self.sonar.is_none_or(|(channel, clear)| shown.samples[channel].value <= clear)
     }
 
-    /// Steers straight on if the request would steer back towards the edge that it has turned from.
+    /// Steers straight on if the request would steer back towards the edge from which the robot has turned
+    /// away.
     fn keep_off(&self, motors: &mut [f32; MAX_MOTORS]) {
         let (way, side) = self.kept;
         if way > 0.0 && motors[self.steering] * side < 0.0 {
@@ -409,7 +413,8 @@ impl Backing {
         }
     }
 
-    /// Steers clear of the remembered obstacles beside the robot, as near to the request as it can.
+    /// Keeps clear of the remembered obstacles beside the robot: by the requested steering if possible,
+    /// otherwise by the first of [`INSTEAD`] that does.
     fn keep_clear(&self, motors: &mut [f32; MAX_MOTORS]) {
         let wanted = motors[self.steering];
         let side = if wanted < 0.0 { -1.0 } else { 1.0 };
@@ -424,7 +429,8 @@ impl Backing {
         self.beside.is_clear(self.odometer.pose(), curvature, way)
     }
 
-    /// Whether the robot can turn to at least one side: to the one that it prefers, or else to the other.
+    /// Chooses the side of the turn: the preferred one, or the other if only that one is clear. Returns
+    /// whether it is clear.
     fn find_side(&mut self) -> bool {
         if !self.is_clear(self.side, AHEAD_M) && self.is_clear(-self.side, AHEAD_M) {
             self.side = -self.side;
@@ -432,7 +438,7 @@ impl Backing {
         self.is_clear(self.side, AHEAD_M)
     }
 
-    /// Remembers the side to which the field steers, if it steers clearly.
+    /// Remembers the side to which the field steers, if it steers by more than [`TURNS`].
     fn keep_side(&mut self, steering: f32) {
         if steering.abs() > TURNS {
             self.side = steering.signum();

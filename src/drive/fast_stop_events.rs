@@ -28,13 +28,14 @@ pub struct FastStopReceiver {
 }
 
 impl FastStopReceiver {
-    /// Reads the counts of `halt` and the lost readings in `dropped`; both count from zero.
+    /// A receiver that reads the counts of `halt` and the lost readings in `dropped`. Both count from zero,
+    /// so what happened before this call is reported too.
     pub fn new(halt: Arc<Halt>, dropped: Arc<AtomicU64>) -> FastStopReceiver {
         FastStopReceiver { halt, dropped, seen: [0; Cause::ALL.len()], lost: 0 }
     }
 
-    /// What happened since the last call. Call it before taking the readings: the reading behind a stop seen
-    /// here is already in a ring.
+    /// What happened since the last call. Call this before taking the readings: then the reading that caused
+    /// a stop seen here is already in a ring.
     pub fn take(&mut self) -> FastStopEvents {
         let mut halts = 0;
         for (cause, count) in self.halt.counts() {

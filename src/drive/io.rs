@@ -1,6 +1,5 @@
 //! The threads that do I/O. They poll devices from a table (which device feeds which channel, how often, on
 //! which bus) and turn the results into readings; `admit.rs` decides whether to believe them.
-
 //!
 //! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry`,
 //! `controller_timeout` and `ladder` (recovery). `edges`, `lines`, `slow` and `log` are the other threads;
@@ -44,8 +43,8 @@ use rtrb::Producer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Capacity of a worker's ring to the tick: many times what a period needs, because the fullest board polls
-/// about twenty a period. The ring overflows only if the tick has stopped; the loss is counted.
+/// Capacity of a worker's ring to the tick: many times what a period needs, because the fullest board makes
+/// about twenty polls per period. The ring overflows only if the tick has stopped; the loss is counted.
 pub const READING_RING: usize = 1024;
 
 /// A worker's end of the ring to the tick.
@@ -66,8 +65,8 @@ impl Outlet {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
-    /// Hands over the staged readings. A clock read after this call never shows a time before the tick could
-    /// take the readings.
+    /// Hands over the staged readings. A time read from the clock after this call is never earlier than the
+    /// moment at which the tick could take the readings.
     pub fn publish(&mut self) {
         if self.staged.is_empty() {
             return;
@@ -78,11 +77,11 @@ impl Outlet {
             }
         }
         self.staged.clear();
-        // Otherwise the processor may read the time before other cores see its earlier writes.
+        // Without this fence the processor may read the time before other cores see its earlier writes.
         fence(Ordering::SeqCst);
     }
     /// Hands over the staged readings. If one of them tripped a stop rule (`crossed`), returns the cause with
-    /// a time: decisions that the tick made before that time may not include those readings.
+    /// a time: the tick may have made its decisions before that time without those readings.
     fn publish_with(&mut self, crossed: &mut Option<Cause>, clock: &dyn Clock) -> Option<(Cause, Instant)> {
         self.publish();
         crossed.take().map(|cause| (cause, clock.now()))
@@ -132,7 +131,7 @@ mod tests {
     /// A clock that returns a new time on every call, and checks the ring before it does.
     struct Witness {
         ring: std::sync::Mutex<rtrb::Consumer<Reading>>,
-        /// For each returned time, in nanoseconds from 1: how many readings had been published by then.
+        /// How many readings had been published at each returned time (1 ns, 2 ns, ...).
         published: std::sync::Mutex<Vec<usize>>,
     }
     impl Clock for Witness {

@@ -93,7 +93,7 @@ impl MotorLink {
         self.waker.wake();
     }
 
-    /// Commands that newer ones replaced before the bus read them.
+    /// Commands that were replaced by newer ones before the bus thread took them.
     pub fn replaced(&self) -> u64 {
         self.replaced
     }
@@ -164,8 +164,8 @@ mod tests {
         assert_eq!((link.unconfirmed_for(at(30)), link.confirmed()), (Some(Span::ZERO), 2));
     }
 
-    /// A link that handed over a command of slot 100, valid for 30 ms; at `slot`, the last confirmation is
-    /// `age` old.
+    /// What a link reports at `slot` about a command of slot 100 that was valid for 30 ms. The last
+    /// confirmation is `age` ms old.
     fn executed(left: f32, right: f32, slot: u64, age: Option<u64>) -> Executed {
         let (mut link, _taken, mut confirm, _bell) = link();
         let mut command = Command { slot: at(100), valid_until: at(130), ..Command::still(3) };

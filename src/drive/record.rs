@@ -1,7 +1,7 @@
 //! The recorder: what the robot sensed, what it decided and why, in MCAP files. The tick puts its records
-//! into a ring, just as it does without a recording; the slow thread joins them with the readings and passes
-//! them on; a separate thread writes the files. A full or hung disk costs records, which are counted, but
-//! never a slot.
+//! into a ring, just as it does without a recording; a non-real-time thread joins them with the readings and
+//! passes them on; a separate thread writes the files. A full or hung disk costs records, which are counted,
+//! but it never makes the loop skip a slot.
 //!
 //! Each slot is recorded twice: bit for bit in the channel `slot`, from which it can be replayed, and at a
 //! lower rate as JSON, for viewers and other tools. docs/recording.md describes the files.
@@ -46,9 +46,9 @@ pub const METADATA: &str = "ganglion";
 pub const BOARD_FILE: &str = "board.toml";
 /// Name of the attachments that hold a copy of the field, for a file that begins in the middle of a run.
 pub const FIELD_COPY: &str = "field.bin";
-/// Key in the metadata at the end of a file: how many checkpoints of the run were left out until then.
+/// Key in the metadata at the end of a file: how many checkpoints of the run were left out so far.
 pub const CHECKPOINTS_LEFT_OUT: &str = "checkpoints_left_out";
-/// The channel of exact slots.
+/// The channel of bit-exact slots.
 pub const SLOT_TOPIC: &str = "/slot";
 /// Encoding of its messages, for readers that look for one they support.
 const SLOT_ENCODING: &str = "ganglion-slot";

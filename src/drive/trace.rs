@@ -1,5 +1,5 @@
-//! The trace: one fixed-size record per slot, which the tick writes into a ring buffer and a slow thread
-//! reads. The tick never waits for the reader: if the ring is full, records are lost and counted.
+//! The trace: one fixed-size record per slot, which the tick writes into a ring buffer and a non-real-time
+//! thread reads. The tick never waits for the reader: if the ring is full, records are lost and counted.
 
 mod checkpoints;
 mod inputs;
@@ -21,12 +21,12 @@ use crate::field::remote::LinkHealth;
 use crate::field::worker::FieldResult;
 use crate::field::{DeviceTimes, EngineState, FieldOutput};
 
-/// Receipts that one record can carry. A bus confirms a command at most once and a tick sends one, so at most
-/// two or three arrive after a stall of the tick.
+/// Maximum number of receipts in one record. Each tick sends one command and a bus confirms it at most once,
+/// so at most two or three arrive after a stall of the tick.
 pub const WIRES: usize = 8;
 
-/// Records between the tick and the recorder: four seconds at 1 kHz, so that a recorder that stalls
-/// on a disk for a second or two loses nothing.
+/// Capacity of the ring between the tick and the recorder, in records: four seconds at 1 kHz, so that a
+/// recorder that stalls on a disk for a second or two loses nothing.
 pub const TRACE_RING: usize = 4096;
 
 /// One slot.
@@ -38,11 +38,11 @@ pub struct Record {
     pub slot: Instant,
     /// When its work began.
     pub began: Instant,
-    /// When its work ended, except for this trace.
+    /// When its work ended, except for the writing of this record.
     pub ended: Instant,
     /// Slots lost before this one.
     pub lost: u64,
-    /// State of the robot at the end of it.
+    /// Mode of the robot at the end of the slot.
     pub mode: Mode,
     /// Active causes of restraint, one bit each (`1 << Cause as u8`).
     pub active: u16,
@@ -62,7 +62,7 @@ pub struct Record {
     pub field: Option<FieldTrace>,
     /// Commands confirmed on the wire since the last record.
     pub receipts: heapless::Vec<OnWire, WIRES>,
-    /// Heap allocations of the tick thread in this slot, where they are counted.
+    /// Heap allocations of the tick thread in this slot; `None`: not counted in this program.
     pub allocations: Option<u64>,
     /// The other inputs of the slot's decision.
     pub inputs: Inputs,
@@ -86,15 +86,15 @@ pub struct FieldTrace {
     pub span: Span,
     /// From the slot whose tick requested it to the end of the cycle.
     pub answer: Span,
-    /// From the slot of its frame to its collection.
+    /// From the slot whose frame it was computed from to the slot that collected it.
     pub age: Span,
     /// Quality level at which the cycle was computed.
     pub quality: QualityLevel,
     /// The engine's state after the cycle.
     pub state: EngineState,
-    /// Where the time went, if a device computed it; queue and wake on the loop's clock.
+    /// Breakdown of the cycle's time, if a device computed it; queue and wake are on the loop's clock.
     pub times: Option<DeviceTimes>,
-    /// The link to a brain on another computer, if the field uses one, and where its time went.
+    /// State of the link to a brain on another computer, if the field uses one, with a breakdown of its time.
     pub link: Option<LinkHealth>,
     /// What the robot does about its goal, on a board that has a navigator.
     pub goal: Option<GoalReport>,

@@ -1,5 +1,5 @@
-//! Assembles the engine that computes a robot's field: one on the CPU, or one on a GPU with a standby engine
-//! on the CPU. Holds what the worker needs to run the engine and to rebuild it.
+//! Assembles the engine that computes a robot's field: on the CPU, on a GPU with a standby engine on the CPU,
+//! or on another computer. Holds what the worker needs to run the engine and to rebuild it.
 
 use super::engine::{self, Around, Cycle, FieldEngine, Inspect};
 use super::failover::{Failover, Open};
@@ -49,7 +49,7 @@ pub struct MotorRequests {
 }
 
 impl MotorRequests {
-    /// For `board`. The read-out corrects the board's starting table, if it has one.
+    /// The requests of `board`. If the board has a starting table, the read-out corrects it.
     pub fn of(board: &Board) -> MotorRequests {
         let decisions = board.decisions.iter().map(motors).collect();
         MotorRequests { decisions, corrected: Some(board.field.clone()) }
@@ -65,7 +65,7 @@ impl MotorRequests {
     }
 }
 
-/// Wrappers around the engine on the CPU.
+/// What computes the cycles in place of the engine on the CPU.
 #[derive(Default)]
 pub struct Before {
     /// Opens the GPU that computes the cycles instead; the engine on the CPU is then on standby, with all its
@@ -81,11 +81,11 @@ pub struct Before {
 /// Why a cycle has no answer, as far as the brain's caller needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// The input was out of range; it changed nothing.
+    /// The input was out of range; the field has not changed.
     Refused,
     /// This cycle is lost; the next one may be answered.
     Missed,
-    /// The engine's state is not valid any more: it must be rebuilt.
+    /// The engine's state is no longer valid: the engine must be rebuilt.
     Unsound,
 }
 
@@ -111,7 +111,7 @@ impl std::error::Error for BrainError {}
 
 impl Brain {
     /// The brain of `board`, at rest or continuing from `resume`, with `readout` or else the read-out of
-    /// `resume`, and with the wrappers `before`. A failover reads the time from `clock`.
+    /// `resume`, and with `before` in front of the engine. A failover reads the time from `clock`.
     pub fn new(
         board: &Board,
         readout: Option<&Readout>,
@@ -149,8 +149,8 @@ impl Brain {
     }
 
     /// The brain of `board`, continuing from `snapshot`, or at rest without one. Its read-out is `readout`,
-    /// or else that of the snapshot, unless its outputs have another meaning on this board; without either,
-    /// the read-out's output is zero.
+    /// or else the snapshot's, unless the outputs of the snapshot's read-out have another meaning on this
+    /// board. With neither of them, the read-out's output is zero.
     pub fn resume(
         board: &Board,
         readout: Option<Readout>,
@@ -194,8 +194,8 @@ impl Brain {
         match catch_unwind(AssertUnwindSafe(|| engine.cycle(input))) {
             Ok(Ok(response)) => Ok(response),
             Ok(Err(Failure::Refused(_))) => Err(NoAnswer::Refused),
-            // The failover already handled the lost device. A brain on another computer that did not answer
-            // is asked again.
+            // The failover has already handled the lost device. A brain on another computer that did not
+            // answer is asked again in the next cycle.
             Ok(Err(Failure::Lost(_) | Failure::Missed)) => Err(NoAnswer::Missed),
             Ok(Err(Failure::NotFinite)) => Err(NoAnswer::Unsound),
             Err(_) if engine.survives_panic(clock.now()) => Err(NoAnswer::Missed),
@@ -219,7 +219,7 @@ impl Brain {
     }
 
     /// Prepares copies of the field for a recording: one whenever `asked` is set, as bytes for `send`.
-    /// `None`: the field is too large. Allocates all memory that the field's thread needs for this.
+    /// `None`: the field is too large to copy. Allocates all memory that the field's thread needs for this.
     pub fn copy_when_asked(
         &mut self,
         board: &Board,

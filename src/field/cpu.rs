@@ -3,12 +3,12 @@
 //!
 //! This file defines the order of a cycle's steps. Data as large as the field is split into eight `part`s of
 //! eight channels; `parallel` runs a `job` for each part, on the threads of `crate::system::cpu`'s pool. The
-//! hot loops have a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of
-//! processor. The small steps (errors, learning, matches) are computed in f64, on the calling thread. `state`
+//! hot loops have a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several instruction
+//! sets. The small steps (errors, learning, matches) are computed in f64, on the calling thread. `state`
 //! implements what a robot needs from an engine, `verbs` what learning, tests and benchmarks read and write
 //! between cycles. [`CpuEngine::new`] allocates and touches all memory, with two exceptions: a slot of the
-//! library allocates when a pattern is stored there, and the bank allocates 82 kB for every 32nd experience
-//! of a shard. No result depends on the number of threads.
+//! library is allocated when a pattern is first stored there, and each shard of the bank allocates another
+//! 82 kB after every 32 experiences. No result depends on the number of threads.
 
 mod bank;
 mod cell;
@@ -76,7 +76,7 @@ pub struct CpuEngine {
 }
 
 impl CpuEngine {
-    /// An engine at the start, on `plan.threads` threads.
+    /// An engine in its initial state, on `plan.threads` threads.
     ///
     /// # Panics
     /// If the plan's grid is not 8, 16, 32 or 64; the board check refuses others.
@@ -84,7 +84,7 @@ impl CpuEngine {
         CpuEngine::at_level(plan, Level::best())
     }
 
-    /// An engine at the start, with the vector instructions of `level`.
+    /// An engine in its initial state, with the vector instructions of `level`.
     ///
     /// # Panics
     /// As [`CpuEngine::new`].
@@ -152,8 +152,8 @@ impl CpuEngine {
         }
     }
 
-    /// Steps 2 to 4, on the parts: drive, evolve, reduce. Learning from the last cycle (step 6) runs in
-    /// parallel.
+    /// Steps 2 to 4, on the parts: drive, evolve, reduce. Learning from the last cycle (step 6) runs on the
+    /// calling thread at the same time.
     fn sweep(&mut self, cycle: u64, work: &Work) {
         let tasks = self.due(cycle, work);
         self.parallel.set_inputs(self.predictor.felt(self.plan.params.eta), self.blend);
@@ -186,7 +186,7 @@ impl CpuEngine {
         })
     }
 
-    /// Step 5, library: determines the Q of the next cycle.
+    /// Step 5, library: determines Q, the blend of patterns, for the next cycle.
     fn recall(&mut self, cycle: u64, work: &Work) {
         self.since_blend += 1;
         if is_due(cycle, work.blend_every, self.since_blend) {
@@ -196,7 +196,7 @@ impl CpuEngine {
         }
     }
 
-    /// Step 5, bank: one part of a sweep, and the result if the sweep is complete.
+    /// Step 5, bank: one part of a sweep, and the result if this part completes the sweep.
     fn compare_with_bank(&mut self, input: &FieldInput, work: &Work) {
         let number = input.cycle % work.bank_parts;
         let Some((from, to)) = self.bank_index.open(number, work.bank_parts) else { return };

@@ -45,22 +45,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tables::DeviceAnswer;
 use watch::Times;
 
-/// A cycle that takes this many periods has failed: no thread waits longer for its result.
+/// Timeout of a cycle in periods, unless [`LEAST_TIMEOUT`] is longer: after it the cycle has failed, and no
+/// thread waits for its result any longer.
 const TIMEOUT_CYCLES: u64 = 4;
-/// Shortest timeout of a cycle: after a pause, the device's clocks are low at first.
+/// Shortest timeout of a cycle: after an idle time, the device's clocks are low at first.
 const LEAST_TIMEOUT: Span = Span::from_millis(100);
 
-/// An emulated device gets this much time per cell, about four times as long as it needs, and at least a
-/// second, because a busy machine may take that long to schedule its thread.
+/// Timeout of an emulated device, per cell of the field: about four times as long as it needs.
 const EMULATED_CELL: Span = Span::from_micros(2);
+/// Shortest timeout of an emulated device: a busy machine may take that long to schedule its thread.
 const LEAST_EMULATED: Span = Span::from_millis(1_000);
 
-/// Brains on a GPU.
+/// The engine: the brains of one or more robots on a GPU.
 pub struct CudaEngine {
     plan: FieldPlan,
     robots: usize,
     found: GpuInfo,
-    /// Memory on the device, bytes: allocated at the start, and for the library since then.
+    /// Allocated memory on the device, bytes: that of the start, and that of the library since then.
     device_bytes: usize,
     line: Line,
     start: Start,
@@ -76,20 +77,20 @@ pub struct CudaEngine {
     times: Times,
     stages: StageTimes,
     watches_stages: bool,
-    /// From the request to the result, in the last cycle.
+    /// Time from the request to the result, in the last cycle.
     round: Span,
     lost: Cell<Option<Loss>>,
 }
 
 impl CudaEngine {
-    /// An engine for `robots` robots at the start, on this machine's GPU; allocates all its memory here.
-    /// Otherwise returns why that is not possible.
+    /// An engine for `robots` robots in its initial state, on this machine's GPU; allocates all its memory
+    /// here, except that of the library. If that is not possible, returns why.
     pub fn open(plan: &FieldPlan, robots: usize) -> Result<CudaEngine, Unfit> {
         CudaEngine::open_with(plan, robots, Arc::new(Watch::default()), None)
     }
 
     /// Opens an engine with a shared watch, through which others can inject faults. If an input names a place
-    /// in `sensors`, its sensors are read from there.
+    /// in `sensors`, the device reads the input's sensors from there.
     pub fn open_with(
         plan: &FieldPlan,
         robots: usize,
@@ -140,8 +141,8 @@ impl CudaEngine {
         self.run_cycle(|buffer| buffer.copy_from_slice(inputs))
     }
 
-    /// The answer of robot `robot` of the batch in the last cycle; `None`: there is no such robot, or no
-    /// cycle has run yet.
+    /// The answer of robot `robot` of the batch in the last cycle; before the first cycle, the initial
+    /// answer. `None`: there is no such robot, or the device's thread did not return the last cycle.
     pub fn response_of(&self, robot: usize) -> Option<FieldOutput> {
         Some(self.cycle_task.as_ref()?.answers.get(robot)?.response())
     }
@@ -198,8 +199,8 @@ impl CudaEngine {
         self.line.ask(what).map_err(|silence| self.silent(silence)).ok()
     }
 
-    /// Replaces the timeout of a cycle, which otherwise follows from the plan's period: under a tool that
-    /// checks every memory access of the device, a cycle takes a hundred times as long.
+    /// Replaces the timeout of a cycle, which otherwise follows from the plan's period. Needed under a tool
+    /// that checks every memory access of the device: a cycle then takes a hundred times as long.
     pub fn set_timeout(&mut self, timeout: Span) {
         self.timeout = timeout;
     }
@@ -220,7 +221,7 @@ fn timeout(plan: &FieldPlan, found: &GpuInfo) -> Span {
     plan.dt.times(TIMEOUT_CYCLES).max(LEAST_TIMEOUT)
 }
 
-/// Whether it is the stand-in of `kernels/emulator`, an emulated GPU, whose timings are meaningless.
+/// Whether `found` is the stand-in of `kernels/emulator`, an emulated GPU, whose timings are meaningless.
 pub fn is_emulated(found: &GpuInfo) -> bool {
     found.name.contains("stand-in")
 }

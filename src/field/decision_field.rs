@@ -1,5 +1,5 @@
-//! Dynamic neural fields (Amari 1977) on metric axes: neighbours in such a field mean neighbouring values, so
-//! a peak means a decision for one value. `docs/goals.md` has the maths.
+//! Dynamic neural fields (Amari 1977) on metric axes: neighbouring sites of such a field stand for
+//! neighbouring values, so a peak is a decision for one value. `docs/goals.md` has the maths.
 //!
 //! One step, for every site x:
 //!
@@ -54,13 +54,13 @@ pub enum Preset {
 /// How the sites act on each other: normalised Gaussians of distance, and one constant for all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interaction {
-    /// Sum of the exciting kernel.
+    /// Sum of the excitatory kernel.
     pub excitation: f32,
-    /// Its standard deviation, in sites.
+    /// Standard deviation of the excitatory kernel, in sites.
     pub excitation_width: f32,
-    /// Sum of the inhibiting kernel, as a positive number.
+    /// Sum of the inhibitory kernel, as a positive number.
     pub inhibition: f32,
-    /// Its standard deviation, in sites.
+    /// Standard deviation of the inhibitory kernel, in sites.
     pub inhibition_width: f32,
     /// What each active site adds to all sites; negative inhibits.
     pub global: f32,
@@ -70,8 +70,9 @@ impl Preset {
     /// The interaction of this preset in a field of 1 to 3 dimensions.
     ///
     /// In one dimension it is COSIVINA's (version 1.4, `examples/presetOneLayerField_stabilized.json`, and
-    /// `selection`, `memory`). COSIVINA has no preset for more dimensions; the strengths for those were
-    /// chosen so that a peak of the input's size has the same regime, which the tests check.
+    /// likewise `selection` and `memory`). COSIVINA has no preset for more dimensions; the strengths for
+    /// those were chosen so that a peak of the input's size behaves in the same way as in one dimension,
+    /// which the tests check.
     pub fn interaction(self, dimensions: usize) -> Interaction {
         let (excitation, inhibition, global) = match (self, dimensions) {
             (Preset::Stabilised, ..=1) => (17.5, 15.0, 0.0),
@@ -96,13 +97,13 @@ pub struct Settings {
     pub axes: Vec<Axis>,
     /// How the sites act on each other.
     pub interaction: Interaction,
-    /// h: where u rests without input.
+    /// h: the value of u at rest, without input.
     pub resting: f32,
     /// tau, in steps.
     pub time_constant: f32,
-    /// beta: slope of the sigmoid, times four.
+    /// beta: four times the slope of the sigmoid at u = 0.
     pub steepness: f32,
-    /// Standard deviation of the noise that each site gets in each step, inside the bracket.
+    /// Standard deviation of the noise that each site gets in each step, before the division by tau.
     pub noise: f32,
     /// Seed of the noise.
     pub seed: u64,
@@ -123,7 +124,7 @@ impl Settings {
     }
 }
 
-/// Settings that no field can have.
+/// Why the settings of a field are invalid.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum DecisionFieldError {
     /// This many axes, instead of 1 to [`MOST_AXES`].
@@ -132,18 +133,18 @@ pub enum DecisionFieldError {
     Sites {
         /// Which axis.
         axis: usize,
-        /// Its sites.
+        /// Number of its sites.
         sites: usize,
     },
     /// More than [`MOST_SITES`] sites in all.
     TooLarge(usize),
-    /// A value that is not finite or out of its range.
+    /// A value that is not finite or is outside its range.
     Value {
         /// Which setting.
         name: &'static str,
         /// The value.
         value: f32,
-        /// Its smallest and largest value.
+        /// The smallest and the largest permitted value.
         range: [f32; 2],
     },
 }
@@ -221,7 +222,7 @@ impl DecisionField {
     }
 }
 
-/// The number of sites, if such a field can exist.
+/// The number of sites, if the settings are valid.
 fn check(settings: &Settings) -> Result<usize, DecisionFieldError> {
     let Settings { axes, interaction, resting, time_constant, steepness, noise, seed: _ } = settings;
     if axes.is_empty() || axes.len() > MOST_AXES {
@@ -234,7 +235,8 @@ fn check(settings: &Settings) -> Result<usize, DecisionFieldError> {
     if sites > MOST_SITES {
         return Err(DecisionFieldError::TooLarge(sites));
     }
-    // The ranges leave room around every published field and keep all sums far from the limits of f32.
+    // The ranges leave room around the values of every published field and keep all sums far from the limits
+    // of f32.
     for (name, value, range) in [
         ("excitation", interaction.excitation, [0.0, 1e4]),
         ("excitation_width", interaction.excitation_width, [0.1, 1e4]),

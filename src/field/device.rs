@@ -1,5 +1,5 @@
-//! Chooses the GPU at the start and reports it: the one that the plan names, or the best available one, or
-//! why there is none. Builds only engines on a GPU.
+//! Finds a usable GPU at the start, if the plan asks for one or leaves the choice open, or says why there is
+//! none. Builds only engines on a GPU.
 
 use super::cuda::{CudaEngine, is_emulated};
 use super::failover::Open;
@@ -17,7 +17,7 @@ pub enum NoDevice {
     NotAsked,
     /// There is no usable GPU.
     Absent(Absence),
-    /// It is the emulated stand-in for a driver, which is used only when requested by name.
+    /// The GPU is the emulated one of the stand-in driver, which is used only if the plan names `cuda`.
     Emulated {
         /// Its own name.
         name: String,
@@ -30,7 +30,7 @@ impl fmt::Display for NoDevice {
             NoDevice::NotAsked => f.write_str("no GPU was requested"),
             NoDevice::Absent(absence) => absence.fmt(f),
             NoDevice::Emulated { name } => {
-                write!(f, "the GPU '{name}' is emulated on a processor; use the engine 'cuda' to run on it")
+                write!(f, "the GPU '{name}' is emulated on the CPU; use the engine 'cuda' to run on it")
             }
         }
     }
@@ -61,8 +61,9 @@ pub fn why_none() -> String {
     }
 }
 
-/// Opens the GPU at each call; the first call runs a trial beforehand. The caller has dropped the earlier
-/// engine; while that engine's thread is still in a driver call, its memory is not free and opening fails.
+/// Opens the GPU at each call. Until a trial has succeeded, each call runs one beforehand. The caller has
+/// dropped the earlier engine; while that engine's thread is still in a driver call, its memory is not free
+/// and opening fails.
 /// Each engine has its own context, so that an error that corrupted one context does not affect the next.
 fn opener(
     watch: Arc<Watch>,

@@ -66,11 +66,12 @@ pub trait FieldEngine: Send {
         false
     }
 
-    /// Work that may take longer than a cycle; called between two cycles, after the answer is out.
+    /// Does work that may take longer than a cycle; called between two cycles, after the answer has been
+    /// sent.
     fn maintain(&mut self, _now: Instant) {}
 
-    /// Slices through its field as it is now or was a second ago. Allocates nothing. `None`: this engine has
-    /// no field here to look at.
+    /// Slices through its field as it is now, or as it was at the last save, about a second ago. Allocates
+    /// nothing. `None`: this engine has no field here to look at.
     fn slices(&self) -> Option<FieldSlices> {
         None
     }
@@ -137,16 +138,17 @@ pub trait Inspect: FieldEngine {
     fn blend(&self) -> (&[usize], &[f64]);
 
     /// Stores an experience as if the last cycle had made it: a descriptor relative to the resting state, and
-    /// its worth, 0 to `WORTH_MOST`. Refuses (false) numbers that are not finite.
+    /// its worth, 0 to `WORTH_MOST`. Refuses (false) a descriptor that is not finite and a worth outside that
+    /// range.
     fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool;
 
-    /// Experiences in the bank.
+    /// Number of experiences in the bank.
     fn experiences(&self) -> usize;
 
-    /// Rows and cosines of the last whole sweep of the bank, best first.
+    /// Rows and cosines of the last complete sweep of the bank, best first.
     fn nearest(&self) -> &[(usize, f64)];
 
-    /// The newest statistics, which come every `METRICS_EVERY` cycles.
+    /// The newest of the statistics that are computed every `METRICS_EVERY` cycles.
     fn metrics(&self) -> Option<Metrics>;
 
     /// Statistics of the current field; reads every cell.
@@ -185,8 +187,8 @@ pub trait Inspect: FieldEngine {
 }
 
 /// Builds the engine that the plan names, if it needs only a CPU; for a GPU or a brain on another computer,
-/// the CPU engine. The engine allocates all its memory here, and starts its worker threads with the priority
-/// of the calling thread.
+/// the CPU engine. The engine allocates its memory here, except what later patterns and experiences need, and
+/// starts its worker threads with the priority of the calling thread.
 pub fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
     match plan.engine {
         EngineKind::Reference => Box::new(ReferenceEngine::new(plan)),
@@ -209,8 +211,8 @@ pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Box<dyn Inspect>> {
 /// A cycle that replaces an engine's own, and may call it.
 pub type Cycle<E> = Box<dyn FnMut(&mut E, &FieldInput) -> Result<FieldOutput, Failure> + Send>;
 
-/// An engine whose cycle is replaced; everything else is passed on to the engine. Used to inject faults and
-/// to teach a robot in a simulation, never on a real robot.
+/// An engine whose cycle is replaced; everything else is passed on to the engine, and `save_soon` becomes a
+/// `save`. Used to inject faults and to teach a robot in a simulation, never on a real robot.
 pub struct Around<E: ?Sized> {
     engine: Box<E>,
     cycle: Cycle<E>,

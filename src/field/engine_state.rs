@@ -13,7 +13,7 @@ pub enum EngineState {
     Running,
     /// It panicked, and is rebuilt after a pause.
     Rebuilding {
-        /// Number of this attempt in a row, from 1.
+        /// Number of this consecutive attempt, from 1.
         attempt: u32,
     },
     /// It panicked too often: no further result will come.
@@ -22,7 +22,7 @@ pub enum EngineState {
     StandIn {
         /// Why the GPU was lost, or could not be reopened.
         loss: Loss,
-        /// Number of the next attempt in a row, from 1.
+        /// Number of the next consecutive attempt, from 1.
         attempt: u32,
         /// Time left until the attempt; zero while the GPU is being opened.
         left: Span,

@@ -1,13 +1,13 @@
-//! Runs the engine on a GPU and fails over when the GPU is lost: it keeps the last good state, the standby
-//! CPU engine continues from it, and another thread reopens the GPU with growing backoff, so that a driver
-//! that hangs while opening blocks only that thread. Knows nothing about GPUs except that such an engine can
-//! be lost; calls it "the device".
+//! Runs the engine on a GPU and fails over to the CPU when the GPU is lost. It keeps the last good state, and
+//! the standby CPU engine continues from that state. Another thread reopens the GPU with growing backoff, so
+//! that a driver that hangs while opening blocks only that thread. This module knows nothing about the GPU,
+//! which it calls "the device", except that the engine on it can be lost.
 //!
 //! ```text
 //!            cycle: Lost                       opened, and it took the CPU's state
 //! on device ------------> on the CPU, waiting --------------------------------> on device
 //!                            |  ^
-//!              pause is over |  | opening failed: twice the pause
+//!              pause is over |  | opening failed: the pause doubles
 //!                            v  |
 //!                    on the CPU, opening
 //! ```
@@ -28,18 +28,18 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Opens the device and builds the engine on it, which reads the sensors from that ring. Called repeatedly,
-/// on a separate thread.
+/// Opens the device and builds the engine on it; the engine reads the sensors from the given ring. Called
+/// repeatedly, on a separate thread.
 pub type Open = Box<dyn FnMut(&FieldPlan, &SensorRing) -> Result<Box<dyn FieldEngine>, Loss> + Send>;
 
-/// The pause before the first retry; it doubles with each.
+/// The pause before the first retry; each further retry doubles it.
 const FIRST_PAUSE: Span = Span::from_millis(500);
 /// The longest pause: an attempt once a minute costs little.
 const LONGEST_PAUSE: Span = Span::from_millis(60_000);
-/// After a device has computed for this long since it was opened, the pauses start from the shortest again.
+/// If a device is lost more than this long after it was opened, the pauses start from the shortest again.
 const FORGIVEN: Span = Span::from_millis(60_000);
-/// Time between two saves of the last good state: if the device is lost, so is what the field learned since
-/// the save.
+/// Time between two saves of the last good state. If the device is lost, what the field learned since the
+/// last save is lost with it.
 const SAVE_EVERY: Span = Span::from_millis(1000);
 /// How long the start waits for the device: a driver may have to compile the kernels first.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -47,15 +47,15 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// The device's history, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
-    /// How often it was lost.
+    /// How many times it was lost.
     pub losses: u64,
-    /// How often the CPU took over.
+    /// How many times the CPU took over.
     pub takeovers: u64,
-    /// How often reopening it was tried.
+    /// How many attempts were made to reopen it.
     pub retries: u64,
 }
 
-/// A request to the opener: drop the lost engine, which may hang, then open the device.
+/// A request to the opener: drop the lost engine, if there is one (this may hang), then open the device.
 type Request = Option<Box<dyn FieldEngine>>;
 
 /// The engine on the device while there is one, and everything needed to do without it.
@@ -83,7 +83,8 @@ pub struct Failover {
 }
 
 impl Failover {
-    /// Opens the device for the first time and waits for it. `here` is on standby: both start with its state.
+    /// Opens the device for the first time and waits for it. `here` becomes the standby engine; the engine on
+    /// the device starts from the state of `here`.
     pub fn new(
         plan: &FieldPlan,
         learned: Arc<Learned>,
@@ -179,7 +180,7 @@ impl FieldEngine for Failover {
     }
 
     /// One cycle, on the device or else on `here`. If the device is lost in this cycle, `here` continues from
-    /// the last good state, and computes the same input if less than a cycle's time has passed.
+    /// the last good state, and computes the same input if less than a cycle period has passed.
     fn cycle(&mut self, input: &FieldInput) -> Result<FieldOutput, Failure> {
         let Some(remote) = &mut self.remote else { return self.here.cycle(input) };
         let start = self.clock.now();
@@ -191,7 +192,7 @@ impl FieldEngine for Failover {
             Err(Failure::NotFinite) => Loss::NotFinite,
         };
         self.lose(loss, self.clock.now());
-        // With a full bank, restoring the state may itself take a cycle's time.
+        // With a full bank, restoring the state may itself take a whole cycle period.
         if self.clock.now().since(start) < self.dt { self.here.cycle(input) } else { Err(loss.into()) }
     }
 
@@ -269,8 +270,8 @@ impl FieldEngine for Failover {
     }
 }
 
-/// The opener's loop: drops lost engines and opens the device on request. It ends with the brain, unless the
-/// driver hangs.
+/// The opener's loop: drops lost engines and opens the device on request. It ends when the [`Failover`] is
+/// dropped, unless the driver hangs.
 fn keep_opening(
     plan: &FieldPlan,
     learned: &Learned,

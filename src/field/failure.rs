@@ -10,7 +10,7 @@ pub enum Failure {
     Refused(RefusedInput),
     /// The engine is lost with all its state. Only an engine on a GPU can be lost.
     Lost(Loss),
-    /// Its answer or prediction is not finite: nothing in its state can be trusted any more.
+    /// The engine's answer or prediction is not finite: nothing in its state can be trusted any more.
     NotFinite,
     /// A brain on another computer did not answer in time. The engine asks again in the next cycle.
     Missed,
@@ -79,7 +79,7 @@ impl fmt::Display for Loss {
             Loss::ContextLost { call } => write!(f, "context lost in {call}"),
             Loss::Memory { call } => write!(f, "out of memory in {call}"),
             Loss::Panicked => f.write_str("its code panicked"),
-            Loss::NotFinite => f.write_str("it computed a value that is not a number"),
+            Loss::NotFinite => f.write_str("it computed a value that is not finite"),
             Loss::State => f.write_str("it did not accept the brain's state"),
             Loss::Wrong => f.write_str("its results differ from the CPU's"),
         }
@@ -95,7 +95,7 @@ impl fmt::Display for Failure {
             Failure::Refused(RefusedInput { sensor: None, value }) => {
                 write!(f, "the reward is {value}, not -1..=1")
             }
-            Failure::NotFinite => f.write_str("the engine computed a value that is not a number"),
+            Failure::NotFinite => f.write_str("the engine computed a value that is not finite"),
             Failure::Missed => f.write_str("the brain did not answer in time"),
             Failure::Lost(loss) => write!(f, "the engine is lost: {loss}"),
         }

@@ -3,15 +3,15 @@
 use crate::base::plan::{EngineKind, FieldPlan, Storage};
 use crate::field::shape::{BANK_BLOCK, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, PATTERN, regressors};
 
-/// Maximum number of bytes that the field's engine will take, computed for a full library and a full bank,
-/// and slightly more than the engine itself reports. A GPU engine takes about as much again on the device,
-/// besides the CPU engine on standby. Boards are refused for lack of memory on the basis of this figure, so
-/// that memory does not run out later.
+/// Maximum number of bytes of host memory that the field's engine will take, computed for a full library and
+/// a full bank, and slightly more than the engine itself reports. With a GPU engine, it is the standby CPU
+/// engine that uses this host memory; the GPU engine needs about the same amount again in device memory. A
+/// board is refused if this much memory is not available, so that memory does not run out later.
 pub fn field_bytes(plan: &FieldPlan) -> u64 {
     bytes_with(plan, plan.shape.patterns, plan.shape.bank)
 }
 
-/// Bytes that it takes at its start, with an empty library and bank.
+/// Bytes that the engine takes at its start, with an empty library and bank.
 pub fn start_bytes(plan: &FieldPlan) -> u64 {
     match plan.engine {
         // It allocates everything at once.
@@ -29,7 +29,7 @@ fn bytes_with(plan: &FieldPlan, patterns: usize, experiences: usize) -> u64 {
         EngineKind::Reference => {
             (8 * both((CHANNELS + PATTERN + 2) * shape.cells()), 4 * volume, 8 * DESCRIPTOR)
         }
-        // Rows of the bank are kept in f32 and in bytes.
+        // Each row of the bank is kept twice: in f32 and in bytes.
         _ => (cells_and_copies(plan), 2 * both(volume), 5 * DESCRIPTOR),
     };
     // A slot's context, and the headers of its volumes.
@@ -46,9 +46,9 @@ const fn both(cells: usize) -> usize {
     cells + cells / 8
 }
 
-/// Bytes of the field in single precision or less, of the copies into which a step writes it, and of the work
-/// space of each job. With more than one thread, every group of channels has a copy, and each worker has
-/// spare copies for when it is late.
+/// Bytes of the field in single or half precision, the copies into which a step writes, and each job's work
+/// space. With more than one thread, every group of channels has a copy, and there are spare copies for each
+/// worker, for when it is late.
 fn cells_and_copies(plan: &FieldPlan) -> usize {
     let (cells, grid) = (plan.shape.cells(), plan.shape.grid);
     let spares = 2 * (plan.threads.clamp(1, GROUPS) - 1);
@@ -65,7 +65,7 @@ fn cells_and_copies(plan: &FieldPlan) -> usize {
     groups * both(GROUP * cells) + jobs * room
 }
 
-/// Vectors, rings and planes of fixed size.
+/// Allowance for vectors, rings and planes of fixed size, bytes.
 const SMALL: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! The tick's end of the link to the engine: launches cycles, collects finished ones and knows the age of the
-//! newest. Never waits: an unfinished cycle is collected later or counted as missing.
+//! The tick's end of the link to the engine: launches cycles, collects their results and knows the age of the
+//! newest result. Never waits: an unfinished cycle is collected later, and a cycle that comes due before then
+//! is counted as skipped.
 
 use super::FieldOutput;
 use super::failover::DeviceCounters;
@@ -24,13 +25,13 @@ pub struct FieldCounters {
     pub skipped: u64,
     /// Lost or refused samples for which cycles got the last good value (`admit::HELD`).
     pub held: u64,
-    /// Cycles that came back without an answer (input refused, engine failed).
+    /// Cycles that came back without an answer (for example, input refused or engine failed).
     pub unanswered: u64,
-    /// How often the engine on the GPU was lost.
+    /// How many times the engine on the GPU was lost.
     pub losses: u64,
-    /// How often the CPU engine took over.
+    /// How many times the CPU engine took over.
     pub takeovers: u64,
-    /// How often reopening the GPU was tried.
+    /// How many attempts were made to reopen the GPU.
     pub retries: u64,
     /// What happened on the link to a brain on another computer, if the field uses one.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,12 +101,12 @@ impl FieldLink {
         Some(result)
     }
 
-    /// The newest result, however old, and the slot of the frame behind it.
+    /// The newest result, however old, and the slot of the frame from which it was computed.
     pub fn newest(&self) -> Option<(&FieldOutput, Instant)> {
         self.newest.as_ref().map(|(response, slot)| (response, *slot))
     }
 
-    /// Age of the newest result, counted from the slot of the frame behind it.
+    /// Age of the newest result, counted from the slot of the frame from which it was computed.
     pub fn age(&self, now: Instant) -> Option<Span> {
         self.newest.as_ref().map(|(_, slot)| now.since(*slot))
     }

@@ -1,9 +1,9 @@
 //! Finds the way to a goal from ranges and dead reckoning. `docs/goals.md` has the maths.
 //!
-//! [`place_grid`] remembers where something was met, [`goal_wave`] spreads from the goal around it,
-//! [`heading`] is a decision field that reads the wave's slope, and [`navigator`] turns its peak into a wish.
-//! [`senses`] is the tick's part of it, [`goals`] the field worker's. Nothing here allocates after
-//! construction or waits.
+//! [`place_grid`] remembers where obstacles were detected, [`goal_wave`] spreads from the goal around them,
+//! [`heading`] is a decision field that reads the wave's slope, and [`navigator`] turns the field's peak into
+//! a [`Wish`]. [`senses`] runs in the tick, [`goals`] in the field's worker. No code here that runs in a
+//! cycle waits or allocates.
 
 pub mod place_grid;
 pub mod goal_wave;
@@ -16,8 +16,8 @@ use crate::base::plan::Board;
 use crate::base::time::Span;
 use crate::decision::motion::{MotionModel, OdometryPose};
 
-/// The robot keeps this distance from what it met, metres: half a cell's diagonal, since a thing may be
-/// anywhere in its cell, and a margin for steering.
+/// The robot keeps this distance from detected obstacles, metres: half a cell's diagonal, since an obstacle
+/// may be anywhere in its cell, and a margin for steering.
 const CLEARANCE: f32 = 0.105;
 
 /// One ranging sensor's reading in the robot's frame.
@@ -25,13 +25,13 @@ const CLEARANCE: f32 = 0.105;
 pub struct Beam {
     /// Where it points, radians from straight ahead, positive to the left.
     pub bearing: f32,
-    /// Where it is, metres from the reference point: ahead, to the left.
+    /// Where the sensor is, metres from the robot's reference point: ahead, to the left.
     pub offset: [f32; 2],
     /// Half of its opening angle, radians; 0 for a thin ray.
     pub half_cone: f32,
     /// What it measured, metres; `None`: no fresh reading.
     pub range: Option<f32>,
-    /// A reading of this or more means that nothing was met up to here, metres.
+    /// A reading of this or more means that there is nothing within this range, metres.
     pub max_range: f32,
 }
 
@@ -41,8 +41,8 @@ impl Beam {
         self.range.filter(|range| *range < self.max_range)
     }
 
-    /// The point that it sees at `range`, metres ahead and to the left, if it lies `aside` radians off the
-    /// beam's middle.
+    /// The point at `range` that lies `aside` radians off the beam's axis, metres ahead and to the left of
+    /// the reference point.
     pub fn point(&self, range: f32, aside: f32) -> [f32; 2] {
         let bearing = self.bearing + aside;
         [self.offset[0] + range * libm::cosf(bearing), self.offset[1] + range * libm::sinf(bearing)]
@@ -67,7 +67,8 @@ pub struct Wish {
     pub speed: f32,
     /// Curvature of the path, 1/m, positive to the left, whatever the direction of travel. Infinite: a turn
     /// on the spot, to the left if positive; `speed` is then that of the wheels, and not negative. Only a
-    /// body that can turn on the spot gets such a wish. [`MotionModel::commands`] turns both into commands.
+    /// body that can turn on the spot gets such a wish. [`MotionModel::commands`] converts speed and
+    /// curvature to motor commands.
     pub curvature: f32,
 }
 
@@ -109,7 +110,7 @@ pub struct BodyError {
     pub name: &'static str,
     /// Its value.
     pub value: f32,
-    /// Smallest and largest value.
+    /// Smallest and largest permitted value.
     pub range: [f32; 2],
 }
 
@@ -146,7 +147,7 @@ impl Body {
         (self.front + self.rear) / 2.0
     }
 
-    /// Distance that its middle keeps from anything that was met, metres. A body that turns on the spot needs
+    /// Distance that its middle keeps from any detected obstacle, metres. A body that turns on the spot needs
     /// room for its corners.
     pub fn keeps_clear(&self) -> f32 {
         let beside = self.half_width + CLEARANCE;
@@ -167,8 +168,8 @@ impl Body {
         self.turning_radius == 0.0
     }
 
-    /// The first property that is out of its range. The ranges are those of robots that fit on a lattice of
-    /// [`place_grid::SIDE`] cells of [`place_grid::CELL`] metres.
+    /// Checks the range of each property; the error names the first one that is out of range. The ranges are
+    /// those of robots that fit on a lattice of [`place_grid::SIDE`] cells of [`place_grid::CELL`] metres.
     pub fn check(&self) -> Result<(), BodyError> {
         for (name, value, range) in [
             ("half_width", self.half_width, [0.01, 1.0]),
@@ -204,7 +205,7 @@ mod tests {
     fn bodies_of_the_shipped_boards_are_in_range() {
         let body = |name: &str| {
             let board = crate::deploy::board::built_in(name).unwrap().unwrap().board;
-            Body::of(&board).expect("it states its body")
+            Body::of(&board).expect("the board states its body")
         };
         let car = body("picarx-v4");
         assert_eq!(car.check(), Ok(()));

@@ -40,11 +40,11 @@ impl ErrorRing {
     }
 }
 
-/// The averages for the skill: errors of the prediction, of the forecast "same as before" and of the running
-/// mean.
+/// Running averages for the skill: the squared errors of the prediction, of persistence (the forecast "same
+/// as before") and of climatology (the running mean as a forecast).
 pub struct Skill {
     count: u64,
-    /// Weight of the newest value once the averages are full: dt / horizon.
+    /// Weight of the newest value once the averages cover the horizon: dt / horizon, at most 1.
     weight: f64,
     mean: Vec<f64>,
     predicted: Vec<f64>,
@@ -72,7 +72,7 @@ impl Skill {
         let weight = self.weight.max(1.0 / self.count as f64);
         let average = |average: &mut f64, value: f64| *average += weight * (value - *average);
         for i in 0..now.len() {
-            // Before the first sample, the previous value is the only available mean.
+            // In the first cycle, the previous value is the only available mean.
             let mean = if self.count == 1 { before[i] } else { self.mean[i] };
             average(&mut self.predicted[i], errors[i] * errors[i]);
             average(&mut self.persistent[i], (now[i] - before[i]) * (now[i] - before[i]));
@@ -81,7 +81,8 @@ impl Skill {
         }
     }
 
-    /// 1 - error / error of the better simple forecast, -1..=1; 0 before the first cycle.
+    /// 1 - squared error / squared error of the better simple forecast (chosen for each sensor), -1..=1; 0
+    /// before the first cycle.
     pub fn value(&self) -> f64 {
         if self.count == 0 {
             return 0.0;
@@ -97,8 +98,9 @@ impl Skill {
 pub struct Trust {
     count: u64,
     weight: f64,
-    /// Averages of (change x learned) and (learned^2), by sensor.
+    /// Average of change x learned, by sensor.
     agreement: Vec<f64>,
+    /// Average of learned^2, by sensor.
     power: Vec<f64>,
 }
 
@@ -175,8 +177,8 @@ impl Learner {
         dot(&self.weights[i * self.regressors..][..self.regressors], x)
     }
 
-    /// Learns from one observation: `wanted` followed `x`. Older observations count `keep` (0..1) times as
-    /// much as before.
+    /// Learns from one observation: `wanted` followed `x`. `keep` (0..1) is the forgetting factor: older
+    /// observations count `keep` times as much as before.
     pub fn observe(&mut self, x: &[f64], wanted: &[f64], keep: f64) {
         let n = self.regressors;
         let older = 1.0 / keep;

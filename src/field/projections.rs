@@ -1,15 +1,15 @@
-//! The constants that the seed determines: receptive fields, channel weights and biases. In f64; engines
-//! convert once at the start. Nothing here depends on an engine.
+//! A field's constants: receptive fields, and the channel weights and biases that the seed determines. In
+//! f64; engines convert them once, at the start. Nothing here depends on an engine.
 
 use super::shape::{CHANNELS, CONTENT, PATTERN_FIRST, SLOW, SLOW_FIRST};
 use crate::base::plan::{FieldPlan, Params};
 use crate::base::seed::{Stream, normal, uniform};
 
-/// Content channels that one sensor drives.
+/// Number of content channels that one sensor drives.
 pub const FAN_OUT: usize = 8;
 
-/// Profiles below this are set to 0: added to a bias they vanish in f32, and the product of three would be a
-/// subnormal number, with which some processors compute a hundred times as slowly.
+/// Values of a profile below this are set to 0: added to a bias they vanish in f32, and the product of three
+/// could be a subnormal number, with which some processors compute a hundred times as slowly.
 const LEAST_PHI: f64 = 1e-9;
 
 /// A profile's value for engines in f32.
@@ -60,8 +60,8 @@ impl Projections {
     }
 }
 
-/// Solves u = F(u) for a field without sensors, the same in every cell. The map contracts by 0.855 per step
-/// with the default numbers: 500 steps converge to the last bit.
+/// Solves u = F(u) for a field without sensor input, in which u is the same in every cell. With the default
+/// parameters the map contracts by 0.855 per step: 500 steps converge to the last bit.
 fn resting_value(params: &Params, channel: usize, bias: f64) -> f64 {
     let is_pattern = (PATTERN_FIRST..SLOW_FIRST).contains(&channel);
     let share = if is_pattern { 1.0 - params.pattern_share } else { 1.0 };
@@ -79,9 +79,10 @@ fn content_channels(seed: u64, sensor: usize) -> [usize; FAN_OUT] {
     std::array::from_fn(|rank| deck[rank])
 }
 
-/// Separable Gaussian of width grid/8 around the sensor's centre. Centres follow the additive
-/// R3 sequence (Roberts 2018): multiples of powers of the inverse of the root of x^4 = x + 1,
-/// which fill the cube evenly for any number of sensors.
+/// Separable Gaussian around the sensor's centre, with a standard deviation of grid/8. The centres follow the
+/// additive R3 sequence (Roberts 2018): from one sensor to the next, the coordinates advance by 1/r, 1/r^2
+/// and 1/r^3 of the grid, modulo the grid, where r is the positive root of x^4 = x + 1. They fill the cube
+/// evenly for any number of sensors.
 fn profile(sensor: usize, grid: usize) -> [Vec<f64>; 3] {
     const ROOT: f64 = 1.220_744_084_605_759_5;
     let sigma = grid as f64 / 8.0;

@@ -10,7 +10,7 @@ impl QualityLevel {
     }
 }
 
-/// What one level computes. "Every k" counts cycles by their number (see `shape::is_due`).
+/// What one level computes. "Every k" means in cycles whose number is a multiple of k (see `shape::is_due`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// The bank is scanned in this many parts, one per cycle.

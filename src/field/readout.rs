@@ -11,7 +11,7 @@ use std::path::Path;
 
 const KIND: Kind = Kind { tag: *b"READ", name: "read-out", version: 2 };
 
-/// Longest payload: 16 rows of 2,113 weights for each of two grids, and their names, are 270 kB.
+/// Maximum payload, bytes. 16 rows of 2,113 weights for each of two grids, and their names, take 270 kB.
 const LONGEST: usize = 1 << 20;
 
 /// What the rows of a read-out mean.
@@ -56,15 +56,15 @@ impl fmt::Display for RowNames {
 pub enum Origin {
     /// Fitted to the decisions in a log.
     Log {
-        /// Heading of the decisions' column.
+        /// Heading of the column with the decisions.
         heading: String,
         /// BLAKE3 of the log.
         digest: [u8; 32],
         /// Rows of the log that it learned from.
         rows: u64,
-        /// Ridge that the cross-validation chose.
+        /// Ridge penalty that the cross-validation chose.
         lambda: f64,
-        /// Share of correct decisions in each block of time, learned from the other blocks.
+        /// For each block of time, the share of correct decisions by weights fitted to the other blocks.
         blocks: Vec<f64>,
     },
     /// Given by a caller, without a trial.
@@ -97,12 +97,13 @@ pub struct Trial {
     pub still_share: f64,
 }
 
-/// Largest share of the time that may be driven backwards in a trial.
+/// Largest share of the time that a correction may drive backwards in a trial, unless the table alone drives
+/// backwards for longer.
 const BACKWARD_MOST: f64 = 0.10;
-/// A correction that causes fewer contacts must cover at least this share of what the table covers.
+/// A correction that causes fewer falls or contacts must cover at least this share of what the table covers.
 const COVERAGE_LEAST: f64 = 0.9;
-/// A correction that causes as many contacts must cover at least this many times as much: over twenty rooms
-/// of ten minutes, a mere change of the path changes the mean by a few hundredths.
+/// A correction that causes as many falls and contacts must cover at least this many times as much: over
+/// twenty rooms of ten minutes, a mere change of the path changes the mean by a few hundredths.
 const COVERAGE_MORE: f64 = 1.1;
 
 impl Trial {
@@ -154,7 +155,7 @@ pub enum ReadoutError {
     Malformed,
     /// It did not pass its trial.
     Failed,
-    /// It is made to drive alone, but the board has a starting table, which needs a correction.
+    /// It is made to drive alone, but the board has a starting table, which a read-out can only correct.
     Whole,
     /// It was made for another field or board.
     Mismatch {
@@ -198,8 +199,8 @@ impl From<FileError> for ReadoutError {
 }
 
 impl Readout {
-    /// A read-out for `board`, with weights for both grids, or for one that are used for both. Refuses a
-    /// wrong number of weights, and weights that are not finite or beyond `READOUT_MOST`.
+    /// A read-out for `board`, with weights for both grids, or one set of weights that is used for both.
+    /// Refuses a wrong number of weights, and weights that are not finite or beyond `READOUT_MOST`.
     pub fn new(board: &Board, weights: Vec<f32>, origin: Origin) -> Result<Readout, ReadoutError> {
         let rows = RowNames::of(board);
         let weights = on_both_grids(&rows, weights);
@@ -239,7 +240,7 @@ impl Readout {
 
     /// Checks that the read-out has the same meaning on `board` as on the board for which it was made;
     /// otherwise returns the first difference. The engine's kind and threads do not matter, nor does anything
-    /// after the motors.
+    /// downstream of the read-out.
     pub fn check(&self, board: &Board) -> Result<(), ReadoutError> {
         let rows = RowNames::of(board);
         if rows != self.rows {
@@ -389,7 +390,7 @@ fn written(scale: Scale) -> String {
     format!("{:?} to {:?} {curve}", scale.low, scale.high)
 }
 
-/// The row with the highest score; the first of equal ones.
+/// The row with the highest score; the first one if several are equal.
 pub fn decide(scores: &[f32]) -> usize {
     let mut best = 0;
     for (row, score) in scores.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! The plain f64 engine: it implements `docs/field.md` line by line and is meant to be read alongside it. The
-//! other engines are compared with it. Slow on purpose: the code is kept as simple as possible.
+//! The plain f64 engine. It implements `docs/field.md` line by line and is meant to be read alongside that
+//! document; the other engines are compared with this one. Slow on purpose: the code is kept as simple as
+//! possible.
 //!
 //! `grid` holds the field (drive, evolve, features), `memory` the library and the bank; errors and learning
 //! are in `super::predict`; this file calls them in order and applies the quality levels.
@@ -71,7 +72,7 @@ pub struct ReferenceEngine {
 }
 
 impl ReferenceEngine {
-    /// An engine at the start; allocates all its memory here.
+    /// An engine in its initial state; allocates all its memory here.
     pub fn new(plan: &FieldPlan) -> ReferenceEngine {
         let shape = plan.shape;
         let dt = plan.dt.as_secs_f64();
@@ -189,7 +190,7 @@ impl ReferenceEngine {
         if self.on_half { &mut self.half } else { &mut self.whole }
     }
 
-    /// Step 1, and from step 2 the felt sensors.
+    /// Step 1, and the felt sensors of step 2.
     fn measure_error(&mut self) {
         let eta = self.plan.params.eta;
         for i in 0..self.sensors.len() {
@@ -256,7 +257,7 @@ impl ReferenceEngine {
         }
     }
 
-    /// Step 5, library: determines the Q of the next cycle.
+    /// Step 5, library: determines Q for the next cycle.
     fn recall(&mut self, cycle: u64, work: &Work) {
         self.since_blend += 1;
         if is_due(cycle, work.blend_every, self.since_blend) {
@@ -458,7 +459,7 @@ impl Inspect for ReferenceEngine {
 }
 
 impl ReferenceEngine {
-    /// Features of the last cycle: context, descriptor, gradients; all 0 before the first.
+    /// Features of the last cycle: context, descriptor, gradients; all 0 before the first cycle.
     pub fn features(&self) -> &[f64] {
         &self.features
     }
@@ -469,8 +470,8 @@ impl ReferenceEngine {
         &grid.u[grid.span(c)]
     }
 
-    /// The cells of channel `c`, mutable, to start from a field other than the resting one; values must stay
-    /// within 1 - beta.
+    /// The cells of channel `c`, mutable, to start from a field other than the resting one; absolute values
+    /// must stay within 1 - beta.
     pub fn channel_mut(&mut self, c: usize) -> &mut [f64] {
         let grid = self.grid();
         let span = grid.span(c);

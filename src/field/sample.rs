@@ -33,8 +33,8 @@ fn motor(name: &str) -> MotorPlan {
     }
 }
 
-/// A board with log columns `a` and `b` (0..2 m) and `least`, the smaller of both; decisions `go` and `stay`;
-/// motors `left` and `right`; a field of `grid` cells per axis every 50 ms.
+/// A board with log columns `a` and `b` (0..2 m) and `least`, the smaller of the two; decisions `go` and
+/// `stay`; motors `left` and `right`; a field of `grid` cells per axis every 50 ms.
 pub fn board(grid: usize) -> Board {
     let column = |name: &str| sensor(name, SensorKind::LogColumn { column: name.to_string() });
     let decision = |label: &str, motors: [f32; 2]| Decision {

@@ -1,21 +1,21 @@
-//! The sensors of the next cycles, on the field's scale, in memory that a GPU can read in place. The tick
+//! The newest sensor vectors, on the field's scale, in memory that a GPU can read in place. The tick
 //! writes a whole vector into a free place and names that place in its request; the engine reads it there.
-//! For a GPU the memory is registered, so that the first kernel reads what the tick wrote.
+//! For a GPU the memory is registered, so that the first kernel of a cycle reads what the tick wrote.
 
 use crate::base::frame::MAX_SENSORS;
 use crate::system::rt::words::Words;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Number of places. The engine reads one while the tick writes another; an abandoned GPU may still read an
-/// older one, so that place must not be reused next.
+/// Number of places. The engine reads one while the tick writes another; a GPU that was given up may still
+/// read an older one, so the tick must not write there next.
 const PLACES: u8 = 4;
 
 /// The ring. Clones share the same memory.
 #[derive(Clone)]
 pub struct SensorRing(Arc<Words>);
 
-/// The writing end. There is one.
+/// The writing end, of which a ring has only one.
 pub struct SensorWriter {
     ring: SensorRing,
     next: u8,
@@ -42,8 +42,8 @@ impl SensorRing {
         &self.0[SensorRing::word(place)..][..MAX_SENSORS]
     }
 
-    /// The vector in a place. Complete, if the request that names the place was received through a
-    /// synchronising channel.
+    /// The vector in a place. It is complete if the request that names the place was received through a
+    /// channel that synchronises memory.
     pub fn read(&self, place: u8) -> [f32; MAX_SENSORS] {
         let words = self.place(place);
         std::array::from_fn(|sensor| f32::from_bits(words[sensor].load(Ordering::Relaxed)))

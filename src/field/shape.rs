@@ -19,7 +19,7 @@ pub const PATTERN_FIRST: usize = 32;
 pub const PATTERN: usize = 16;
 /// First slow channel.
 pub const SLOW_FIRST: usize = 48;
-/// Slow channels 48..64: memory of seconds.
+/// Slow channels 48..64: they remember for seconds.
 pub const SLOW: usize = 16;
 /// Blocks per axis of the pooled features.
 pub const BLOCKS: usize = 4;
@@ -39,16 +39,16 @@ pub const READOUT_COLUMNS: usize = FEATURES + 1;
 /// Grids for which a read-out has weights: the full one and the half one of the lowest quality level. The
 /// same scene has different features on each.
 pub const READOUT_GRIDS: usize = 2;
-/// Largest weight of a read-out: with it, the rounding error of a feature in single precision already swings
-/// a motor over its whole range. A larger weight would only amplify rounding.
+/// Largest weight of a read-out: multiplied by it, the rounding error of a feature in single precision
+/// already changes a motor's score by the order of 1. A larger weight would only amplify rounding.
 pub const READOUT_MOST: f32 = 1.0 / f32::EPSILON;
-/// Largest worth of an experience: a reward or a mean error of numbers within -1..=1.
+/// Largest value of an experience, which is a reward or a mean error of numbers within -1..=1.
 pub const WORTH_MOST: f64 = 2.0;
 /// Recent prediction errors kept for confidence.
 pub const ERROR_RING: usize = 1000;
-/// Rows of one of the bank's eight shards that an engine on the CPU allocates at a time: 82 kB.
+/// Number of rows that an engine on the CPU allocates at a time in one of the bank's eight shards: 82 kB.
 pub const BANK_BLOCK: usize = 32;
-/// Best matches of the bank in a report.
+/// Number of best matches that a sweep of the bank returns.
 pub const BANK_TOP: usize = 5;
 /// Maximum number of patterns in a blend.
 pub const BLEND_TOP: usize = 3;
@@ -56,19 +56,19 @@ pub const BLEND_TOP: usize = 3;
 pub const METRICS_EVERY: u64 = 100;
 /// The confidence uses the mean of this many newest errors of the ring.
 pub const CONFIDENCE_CYCLES: usize = 100;
-/// Confidence is 1 minus this times their mean: a mean error of two thirds of the half-scale gives no
-/// confidence.
+/// Confidence is 1 minus this times their mean: a mean error of 2/3, for sensors within -1..=1, gives a
+/// confidence of 0.
 pub const CONFIDENCE_SLOPE: f64 = 1.5;
 /// Horizon of the averages for the skill, seconds: long enough to average the noise of single errors, short
-/// compared to a change of behaviour.
+/// compared to the time between changes of behaviour.
 pub const SKILL_HORIZON_S: f64 = 10.0;
 /// Mean square error that is ignored: an error of 3e-5 is below what a 12-bit converter
 /// resolves. Keeps the skill at 0 where sensors do not change and both errors vanish.
 pub const SKILL_FLOOR: f64 = 1e-9;
-/// Rewards up to this are ignored.
+/// Rewards with a magnitude up to this are ignored.
 pub const REWARD_FLOOR: f32 = 0.1;
-/// A vector shorter than this, relative to the resting state, has no direction: shorter ones may be the
-/// rounding of an f32 field at rest.
+/// A vector relative to rest that is shorter than this is considered to have no direction: it may be only
+/// the rounding error of an f32 field at rest.
 pub const NORM_FLOOR: f64 = 1e-3;
 /// An experience counts half when it was last recognised this many seconds ago.
 pub const RECENCY_S: f64 = 60.0;
@@ -78,15 +78,15 @@ pub const BRIDGE_S: f64 = 0.2;
 pub const fn regressors(sensors: usize) -> usize {
     CONTEXT + 2 * sensors + 1
 }
-/// Context is multiplied by this among the regressors: a receptive field fills about a thirtieth of the cube,
-/// and a channel has four of them, so that its mean moves by about a sixteenth.
+/// Factor of the context in the regressors: a receptive field fills about a thirtieth of the cube, and a
+/// channel has four of them, so its mean moves by about a sixteenth.
 pub const CONTEXT_SCALE: f64 = 16.0;
-/// The last change is multiplied by this among the regressors: a sine of 0.4 Hz at 20 Hz changes by an eighth
-/// of its amplitude per cycle, so that sensors and changes have equal weight under the ridge.
+/// Factor of the last change in the regressors: a sine of 0.4 Hz at 20 Hz changes by up to an eighth of its
+/// amplitude per cycle; with this factor, the ridge weights sensors and changes equally.
 pub const CHANGE_SCALE: f64 = 8.0;
 /// Ridge of the prediction's least squares, in squared units of the regressors: the weight of one observation
-/// of unit size. With a tenth of it, the prediction learns noise for its first 20 s; with ten times as much,
-/// it learns slowly.
+/// of unit size. With a tenth of this ridge, the prediction learns noise for its first 20 s; with ten times
+/// as much, it learns slowly.
 pub const RIDGE: f64 = 1.0;
 
 const _: () = assert!(PATTERN_FIRST == CONTENT && SLOW_FIRST == PATTERN_FIRST + PATTERN);
@@ -127,7 +127,7 @@ impl Shape {
 }
 
 impl Params {
-    /// Largest gain of the map u -> F: below 1 the field only fades, above it can hold patterns.
+    /// Largest gain of the map u -> F: below 1 the field only fades, above 1 it can hold patterns.
     /// The kernel 1 + lambda * Laplacian has Fourier gains from 1 down to 1 - 12 lambda.
     pub fn field_gain(&self) -> f64 {
         (1.0 - self.beta) * self.gamma * (1.0 - 12.0 * self.lambda).abs().max(1.0)
@@ -142,19 +142,20 @@ pub fn sub_steps(dt: f64, t: f64) -> (usize, f64) {
     (count as usize, dt / (t * count))
 }
 
-/// Offset of each group beyond the content channels, for quality levels that do not step it in every cycle:
-/// it is stepped when the cycle number plus this offset is due. One pattern group and one slow group at a
-/// time, so that all cycles cost the same, also on two threads that each take every second group.
+/// Cycle offset of each group, for quality levels that do not step the pattern and slow groups in every
+/// cycle: such a group is stepped when the cycle number plus its offset is due. Each cycle steps one pattern
+/// group and one slow group, so that all cycles cost the same; the order also balances the load between two
+/// threads that take alternate groups.
 pub const TURN: [u64; GROUPS] = [0, 0, 0, 0, 0, 1, 1, 0];
 
-/// Whether work that runs every `every` cycles is due: by the cycle's number, or because cycle numbers were
-/// skipped and it has not run for that long.
+/// Whether work that runs every `every` cycles is due: because the cycle's number is a multiple of `every`,
+/// or because numbers were skipped and the work has not run for `every` cycles.
 pub fn is_due(cycle: u64, every: u64, since: u64) -> bool {
     cycle.is_multiple_of(every) || since >= every
 }
 
-/// Smallest share of a step for which cells may be kept in half precision: below it, the steps of a slow
-/// channel vanish in the rounding to 11 bits, and the channel stops short of its target.
+/// Smallest share k of a sub-step for which cells may be kept in half precision: below it, the steps of a
+/// slow channel vanish in the rounding to 11 bits, and the channel stops short of its target.
 pub const HALF_SHARE: f64 = 0.1;
 
 impl FieldPlan {
@@ -167,7 +168,7 @@ impl FieldPlan {
 }
 
 impl Storage {
-    /// The largest number of the storage that is not above `limit` (1 - beta, below 1).
+    /// The largest value of this storage that is not above `limit` (1 - beta, below 1); for halves, below it.
     pub fn bound(self, limit: f64) -> f32 {
         match self {
             Storage::F32 => {

@@ -1,5 +1,5 @@
 //! Slices through the field for viewing: one plane of each of the channels that vary most. Taking them reads
-//! a few thousand cells, allocates nothing and changes nothing.
+//! about ten thousand cells, allocates nothing and changes nothing.
 
 use super::engine::FieldEngine;
 use super::shape::CHANNELS;
@@ -39,7 +39,7 @@ pub struct FieldSlices {
     pub slices: [FieldSlice; SLICES],
 }
 
-/// The plane of one channel that contains its most unusual cell.
+/// The plane of one channel that contains the cell farthest from the channel's mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FieldSlice {
     /// The channel, 0..64.
@@ -63,7 +63,7 @@ impl FieldSlices {
     /// Slices of a field of `grid` cells per axis. `copy(channel, first, step, to)` copies every `step`th
     /// cell of a channel (x fastest), from `first` on, until `to` is full.
     pub fn of(grid: usize, cycle: u64, copy: impl Fn(usize, usize, usize, &mut [f32])) -> FieldSlices {
-        let mut most = [(0, -1.0); SLICES]; // any channel varies more
+        let mut most = [(0, -1.0); SLICES]; // less than the spread of any channel
         for channel in 0..CHANNELS {
             let [low, high] =
                 Lattice::of(grid, COARSE, |first, step, to| copy(channel, first, step, to)).extremes;
@@ -73,7 +73,7 @@ impl FieldSlices {
                 most[place] = (channel, high.0 - low.0);
             }
         }
-        most.sort_unstable_by_key(|(channel, _)| *channel); // so that a channel seldom changes its place
+        most.sort_unstable_by_key(|(channel, _)| *channel); // so that a channel rarely changes its place
         let side = grid.min(MOST_SIDE);
         let mut values = [[0.0; MOST_SIDE * MOST_SIDE]; SLICES];
         let mut slices = FieldSlices { cycle, side: side as u8, ..FieldSlices::EMPTY };
@@ -161,8 +161,8 @@ impl SliceSchedule {
         SliceSchedule { readers, due: Instant::ZERO }
     }
 
-    /// Takes slices of `engine` if they are due and have a reader. Until there is a field to look at, the
-    /// next call tries again.
+    /// Takes slices of `engine` if they are due and have a reader. If there is no field to show yet, the next
+    /// call tries again.
     pub fn maintain(&mut self, engine: &dyn FieldEngine, now: Instant) {
         if now < self.due || self.readers.is_empty() {
             return;
@@ -176,12 +176,13 @@ impl SliceSchedule {
     }
 }
 
-/// A schedule's reader that keeps the newest slices for several threads, none of which is the field's.
+/// A schedule's reader that keeps the newest slices for several threads. It locks, so the field's thread must
+/// not use it.
 #[derive(Clone)]
 pub struct NewestSlices(Arc<Mutex<(Reader<FieldSlices>, Option<FieldSlices>)>>);
 
 impl NewestSlices {
-    /// A reader without slices, and the schedule's end of it.
+    /// The schedule's end, and the reader's, which has no slices yet.
     pub fn channel() -> (Writer<FieldSlices>, NewestSlices) {
         let (writer, reader) = triple_buffer(FieldSlices::EMPTY);
         (writer, NewestSlices(Arc::new(Mutex::new((reader, None)))))
@@ -305,7 +306,7 @@ mod tests {
     fn a_field_at_rest_has_slices_of_one_shade() {
         let slices = bumps(16, &[]);
         assert_eq!(slices.range, [-0.5; 2]);
-        assert_eq!(slices.slices.map(|slice| slice.channel), [0, 1, 2, 3], "none twice");
+        assert_eq!(slices.slices.map(|slice| slice.channel), [0, 1, 2, 3], "no channel appears twice");
         assert!(slices.slices.iter().all(|slice| slice.cells.iter().all(|cell| *cell == 0)));
     }
 

@@ -1,7 +1,8 @@
 //! A whole brain in a file, with a description of the field for which it was made. The file is written
-//! atomically and only if valid, and read completely or refused with the reason. The previous file stays
-//! beside it, as `NAME.previous`, for a start that cannot use the newest one. `schedule` decides when to
-//! write, `writer` holds the thread that writes, `places` the robot's map. `copies` serves recordings.
+//! atomically, and only if it is valid; a file that is read is either used completely or refused with the
+//! reason. The previous file stays beside it, as `NAME.previous`, for a start that finds the newest one
+//! damaged. `schedule` decides when to write, `writer` holds the thread that writes, `places` the robot's
+//! map. `copies` serves recordings.
 
 mod copies;
 mod places;
@@ -38,8 +39,8 @@ pub struct Snapshot {
     /// Everything that decides what its numbers mean: name and value, in a fixed order.
     made_for: Vec<(String, String)>,
     state: State,
-    /// The digest of what the read-out corrects; `None`: it drives alone. Older versions wrote other digests
-    /// for read-outs that imitated a table.
+    /// The digest of the starting table that the read-out corrects and of the correction's bound; `None`: the
+    /// read-out drives alone. Older versions wrote other digests for read-outs that imitated a table.
     table: Option<[u8; 32]>,
     /// The map, if the robot has one.
     map: Option<Places>,
@@ -72,7 +73,7 @@ struct StateRef<'a> {
 pub enum SnapshotError {
     /// The file cannot be read or written, or is damaged.
     File(FileError),
-    /// The file is complete, but for another field or board.
+    /// The file is undamaged, but belongs to another field or board.
     Mismatch {
         /// What differs.
         what: String,
@@ -81,7 +82,7 @@ pub enum SnapshotError {
         /// Its value on the board.
         board: String,
     },
-    /// It is for this field, but does not fit its engine.
+    /// The snapshot is for this field, but no engine of the field can resume from it.
     State(StateError),
 }
 
@@ -101,8 +102,8 @@ impl fmt::Display for SnapshotError {
 impl std::error::Error for SnapshotError {}
 
 impl SnapshotError {
-    /// Whether the file is a damaged snapshot of ours. A file of another program, version or field must not
-    /// be replaced.
+    /// Whether the file is a damaged snapshot of this program. A file of another program, version or field
+    /// must not be replaced.
     fn is_damage(&self) -> bool {
         match self {
             SnapshotError::File(FileError::Codec { error, .. }) => !matches!(
@@ -212,7 +213,7 @@ impl Snapshot {
     }
 
     /// Whether its read-out has a different meaning on `board` and is therefore not used: it drove alone but
-    /// the board has a starting table, or it corrects another table or within another bound.
+    /// the board has a starting table, or it corrected another table, or within another bound.
     pub fn has_other_readout(&self, board: &Board) -> bool {
         self.table != correction_digest(board)
             && self.state.learned.readout.iter().any(|weight| *weight != 0.0)
@@ -224,12 +225,12 @@ impl Snapshot {
     }
 }
 
-/// A snapshot that fits, and why it is not the newest, if it is not.
+/// A snapshot that fits; if it is not the newest, also why the newest is not used.
 #[derive(Debug)]
 pub struct UsableSnapshot {
     /// The snapshot.
     pub snapshot: Snapshot,
-    /// What is wrong with the newer file.
+    /// What is wrong with the newer file; `None`: this is the newest.
     pub in_place_of: Option<SnapshotError>,
 }
 
@@ -260,7 +261,7 @@ fn sound(
 fn most(made_for: &[(String, String)], learned: &Learned, live: usize, map: Option<&Places>) -> usize {
     let state = StateRef { learned, live: &Live::default() };
     let nothing = SnapshotRef { made_for, state, table: Some([0; 32]), map };
-    // The first meeting with a thing adds a place.
+    // The first meeting with a thing adds the place where it was met.
     let places = map.map_or(0, |map| map.things.len() * size_of::<[f64; 2]>());
     codec::encode(KIND, &nothing).map_or(0, |bytes| bytes.len() + size_of::<Live>() + live + places)
 }
@@ -303,7 +304,7 @@ mod tests {
         let snapshot = SnapshotRef { made_for: &made_for, state, table: None, map: None };
         let length = codec::encode(KIND, &snapshot).unwrap().len();
         let most = most(&made_for, &learned, room, None);
-        assert!(length <= most, "{length} bytes into {most}");
+        assert!(length <= most, "{length} bytes; the limit is {most}");
         assert!(length > most * 9 / 10, "and the bound is not much larger: {length} of {most}");
     }
 }

@@ -31,7 +31,7 @@ pub struct State {
     pub live: Live,
 }
 
-/// What was loaded into an engine: the read-out and the library. It stays when the engine returns to rest.
+/// What was loaded into an engine: the read-out and the library. It stays when the engine is reset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
     /// The weights; [`Shape::weights`](crate::base::plan::Shape::weights) is their number.
@@ -100,8 +100,9 @@ pub struct Live {
     pub fine: Fine,
 }
 
-/// Means of the last cycle. A group that is not stepped at quality level 4 keeps them, and where cells are in
-/// half precision, they were computed before the cells were rounded. Empty: to be computed from the cells.
+/// Means of the last cycle. A group that was skipped (quality levels 4 and 5) still has the means of its last
+/// step, and where cells are in half precision, the means were computed before the cells were rounded. Empty:
+/// to be computed from the cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reduced {
     /// Mean of each channel.

@@ -1,6 +1,6 @@
-//! The trial of a GPU before it is trusted: it computes a few cycles alongside the CPU engine, with the grid,
-//! the rates and the storage of the plan. The trial catches a driver, a compiler or a chip that computes
-//! wrong results before they reach the motors. It does not measure speed.
+//! The trial of a GPU before it is trusted: the GPU computes a few cycles alongside the CPU engine, with the
+//! grid, the rates and the storage of the plan. The trial catches a driver, a compiler or a chip that
+//! computes wrong results before they reach the motors. It does not measure speed.
 
 use super::cpu::CpuEngine;
 use super::cuda::CudaEngine;
@@ -10,15 +10,15 @@ use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::{FieldPlan, QualityLevel, Shape, Storage};
 use crate::base::seed::{Stream, uniform};
 
-/// The quality levels of its cycles: full and half grid, both switches between them, and groups that are not
-/// stepped.
+/// The quality levels of the trial's cycles: full and half grid, both switches between them, and groups that
+/// are not stepped.
 const QUALITY_LEVELS: [u8; 8] = [0, 0, 4, 4, 5, 5, 0, 0];
 /// Patterns and bank rows in the trial: enough for a blend and for a sweep in two parts.
 const MEMORIES: usize = 4;
-/// Largest difference of a feature or a score. Engines in f32 differ from each other by 2e-5.
+/// Largest permitted difference of a feature or a score. Engines in f32 differ by about 2e-5.
 const TOLERANCE: f32 = 1e-4;
-/// The tolerance for cells in half precision: now and then, one of the cells in a mean is rounded the other
-/// way.
+/// The tolerance for cells in half precision: now and then, one of the cells averaged into a feature is
+/// rounded the other way.
 const HALF_TOLERANCE: f32 = 5e-4;
 
 /// Runs the engine that `open` returns alongside the CPU engine. `Loss::Wrong` if their results differ.
@@ -56,12 +56,12 @@ fn small(plan: &FieldPlan) -> FieldPlan {
     FieldPlan { shape, threads: 1, cpus: Vec::new(), ..plan.clone() }
 }
 
-/// Loads a read-out whose scores are means of many features, which does not amplify differences.
+/// Loads a read-out whose scores are means of many features, so that it does not amplify differences.
 fn load(plan: &FieldPlan, mut put_in: impl FnMut(&[f32]) -> bool) {
     let weight = |i: usize| draw(i as u64) / 64.0;
     let weights: Vec<f32> = (0..plan.shape.weights()).map(weight).collect();
     let taken = put_in(&weights);
-    debug_assert!(taken, "it has the plan's size");
+    debug_assert!(taken, "the read-out has the plan's size");
 }
 
 /// A fixed pseudo-random number in -1..1.

@@ -1,6 +1,6 @@
 //! The engine on its own thread: takes the newest request, returns a result, and shields the tick from engine
 //! failures (a panic, a hang, a slow run): the tick only sees a missing result. Work that takes longer than a
-//! cycle (saving, reopening a GPU) happens between two cycles, after the result is out.
+//! cycle (saving, reopening a GPU) happens between two cycles, after the result was published.
 
 use super::brain::{Brain, NoAnswer};
 use super::failover::DeviceCounters;
@@ -21,11 +21,11 @@ use std::time::Duration;
 pub struct FieldRequest {
     /// Number of the cycle.
     pub cycle: u64,
-    /// Position of its sensor values in the robot's ring.
+    /// Position of its sensor values in the sensor ring.
     pub place: u8,
     /// Its quality level.
     pub quality: QualityLevel,
-    /// The slot whose frame it was made from: the age of a result counts from here.
+    /// Time of the slot whose frame the request was made from; the age of a result counts from this time.
     pub slot: Instant,
     /// The navigator's input, on a board that has a navigator.
     pub navigation: Option<NavigationInput>,
@@ -83,9 +83,10 @@ impl FieldResult {
     };
 }
 
-/// An engine is rebuilt at most this often in a row, with a pause that doubles each time. A fault that comes
-/// back three times in a few seconds will come back again.
+/// An engine is rebuilt at most this many times in a row. A fault that comes back three times in a few
+/// seconds will come back again.
 const REBUILDS: u32 = 3;
+/// Pause before the first rebuild in a row; it doubles for each further one.
 const FIRST_PAUSE: Span = Span::from_millis(500);
 /// After an engine has run for this long since its last failure, the count of rebuilds starts again.
 const RESET_AFTER: Span = Span::from_millis(60_000);
@@ -232,7 +233,7 @@ impl FieldWorker {
         }
     }
 
-    /// Work that can wait until the result has been handed over.
+    /// Work that can wait until the result has been published.
     fn maintain(&mut self, now: Instant) {
         if self.state != EngineState::Running {
             return; // the engine's state is not valid, so it must not be saved
@@ -264,7 +265,7 @@ impl Worker for FieldWorker {
             return Instant::NEVER;
         }
         self.compute(&request, clock);
-        clock.now() // step again for maintenance, once the result is handed over
+        clock.now() // step again for maintenance, after the result was published
     }
 
     fn publish(&mut self, _clock: &dyn Clock) {

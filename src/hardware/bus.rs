@@ -1,8 +1,7 @@
-//! The wires: I2C and GPIO as two narrow traits, and the faults that can occur on them.
+//! Buses and lines: I2C and GPIO as two narrow traits, and the faults that can occur on them.
 //!
-//! The runtime can be tested through two interfaces; this is one of them, the clock is the other. A bus
-//! thread owns its handle; nothing here is shared, retried or logged. Implementations: the simulator
-//! (`sim/`), and Linux (`linux/`).
+//! The runtime can be tested through two interfaces: this one and the clock. A bus thread owns its handle;
+//! nothing here is shared, retried or logged. Implementations: the simulator (`sim/`), and Linux (`linux/`).
 
 mod absent;
 #[cfg(test)]
@@ -28,10 +27,10 @@ pub enum Op<'a> {
 
 /// An I2C adapter. A call is one transfer: START, the operations with repeated starts, STOP.
 pub trait I2c: Send {
-    /// Runs `ops` against 7-bit `address`. Blocks for the wire time, at most the adapter's timeout.
+    /// Runs `ops` against 7-bit `address`. Blocks for the wire time, at most for the adapter's timeout.
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault>;
 
-    /// Reopens the adapter after its driver was rebound. The old handle is invalid in any case.
+    /// Reopens the adapter after its driver was rebound. The old handle is closed even if this fails.
     fn reopen(&mut self) -> Result<(), BusFault> {
         Ok(())
     }

@@ -1,6 +1,7 @@
-//! Chips, one per file: registers, conversion, errors, and a call that returns a value in a unit. Does not
-//! use frames. This file maps the sensors of a board to devices and computes what they cost on the wire.
-//! Opens no bus; a device learns what it needs from its bus during set-up.
+//! Chips, one per file: registers, conversion, errors, and a call that returns a value in a unit. The chip
+//! drivers do not use frames. This file maps the sensors of a board to devices and computes how many bits a
+//! reading takes on the wire. It opens no bus: a device gets its bus with each call, and looks for its chip
+//! or file during set-up.
 
 pub mod actuators;
 pub mod adapter;
@@ -43,8 +44,8 @@ use crate::base::plan::{
 use std::path::Path;
 
 /// The device for `plans`: either sensors that share one chip ([`crate::base::plan::same_chip`]) or a single
-/// sensor. Its outputs are numbered like `plans`. `/sys` is looked up in `root`. `None`: sensors of this kind
-/// are not polled.
+/// sensor. Its outputs are numbered in the order of `plans`. `/sys` is looked up in `root`. `None`: there are
+/// no plans, or sensors of this kind are not polled.
 pub fn open(plans: &[&SensorPlan], board: &Board, root: &Path) -> Option<Box<dyn Polled>> {
     let first = plans.first()?;
     Some(match &first.kind {
@@ -140,7 +141,7 @@ impl SensorKind {
         }
     }
 
-    /// Whether reading one quantity of this chip reads all the others too.
+    /// Whether one reading of the chip returns all the quantities that the board uses from it.
     pub fn reads_whole_chip(&self) -> bool {
         matches!(
             self,
@@ -224,7 +225,7 @@ mod tests {
             &[0, 0, 0, 0, 0x02, 0x8F],
         );
         let (said, _) = Bench::new().poll(device.as_mut(), &mut i2c);
-        // Reported in the order of measurement; numbered by the plans.
+        // Reported in the order of measurement, but numbered in the order of the plans.
         assert_eq!(said, [(1, Ok(0.0)), (0, Ok(10.0))]);
     }
 

@@ -16,9 +16,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// A chip's temperature changes within seconds, and graphs are drawn every 15 s.
+/// Period of the readings. A chip's temperature changes within seconds, and the metrics are collected every
+/// 15 s.
 const EVERY: Duration = Duration::from_secs(1);
-/// Figures are left out when they are older than this: five readings have been missed.
+/// Figures older than this are left out: five readings have been missed.
 const STALE_AFTER: Span = Span::from_millis(5_000);
 
 /// What a GPU reports about itself; what it does not report is absent.
@@ -42,7 +43,7 @@ pub struct GpuFigures {
 /// The newest figures, and when they were read.
 type Newest = Arc<Mutex<Option<(Instant, GpuFigures)>>>;
 
-/// The thread that reads the figures. Dropping this tells it to end, without waiting for it.
+/// A handle to the thread that reads the figures. Dropping it tells the thread to stop, but does not join it.
 #[derive(Debug)]
 pub struct GpuMeter {
     newest: Newest,
@@ -51,13 +52,14 @@ pub struct GpuMeter {
 }
 
 impl GpuMeter {
-    /// Reads the figures of the GPU called `name`, or of the only GPU. `None`: no thread can be started.
+    /// Reads the figures of the GPU called `name`, or of the only GPU. `None`: the thread could not be
+    /// started.
     pub fn start(name: Option<String>) -> Option<GpuMeter> {
         let started = GpuMeter::of(move || Source::find(Path::new("/"), name.as_deref()));
-        started.inspect_err(|error| log::warn!("figures of the GPU: {error}")).ok()
+        started.inspect_err(|error| log::warn!("no figures of the GPU: {error}")).ok()
     }
 
-    /// `find` runs on the thread, which ends if it finds nothing to read.
+    /// `find` runs on the new thread; if it returns `None`, the thread ends.
     fn of(find: impl FnOnce() -> Option<Source> + Send + 'static) -> io::Result<GpuMeter> {
         let (newest, ended) = (Newest::default(), Arc::new(AtomicBool::new(false)));
         let (to, end) = (newest.clone(), ended.clone());
@@ -74,7 +76,7 @@ impl GpuMeter {
         Ok(GpuMeter { newest, ended, thread: thread.thread().clone() })
     }
 
-    /// The newest figures, unless they are old.
+    /// The newest figures, unless they are stale.
     pub fn newest(&self) -> Option<GpuFigures> {
         self.newest_at(MonotonicClock.now())
     }
@@ -143,7 +145,7 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         meter.ended.store(true, Ordering::Relaxed);
-        // The thread drops its copy at its end; after that, nothing renews the figures.
+        // The thread drops its copy of `ended` when it ends; after that, nothing updates the figures.
         while Arc::strong_count(&meter.ended) > 1 {
             assert!(std::time::Instant::now() < until, "the meter has not ended within a minute");
             thread::sleep(Duration::from_millis(1));

@@ -1,7 +1,7 @@
 //! Processor or GPU: measured, not guessed. A short calibration finds the batch size from which a GPU is
-//! faster on this machine, for one length of rows, for each kind of work and each place where its rows are.
-//! The result is saved in a file with everything that it depends on, so that the next start can read it; the
-//! user can override it ([`Preference`]). `dispatch` sends batches where a [`Choice`] decides.
+//! faster on this machine, for one row length, for each kind of work and each place where its rows are. The
+//! result is saved in a file with everything that it depends on, so that the next start can read it; the user
+//! can override it ([`Preference`]). `dispatch` sends each batch where the [`Choice`] says.
 
 use super::dim::Dim;
 use super::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room, Unfit};
@@ -21,7 +21,7 @@ use std::str::FromStr;
 /// The format on disk.
 pub const KIND: Kind = Kind { tag: *b"HRRC", name: "choice of processor or GPU", version: 1 };
 
-/// Longest payload: a few crossings and the names of a driver and a GPU.
+/// Maximum payload, bytes: far more than a few crossings and an [`Identity`] take.
 const LONGEST: usize = 1 << 16;
 
 /// Time for a whole calibration. For most batch sizes one of the two is several times faster, so a few calls
@@ -29,9 +29,9 @@ const LONGEST: usize = 1 << 16;
 pub const CALIBRATION: Span = Span::from_millis(1_500);
 /// Calls per measurement. The fastest call counts: the others were slowed down by other work.
 const CALLS: usize = 3;
-/// Largest batch to try, memory permitting: a GPU that is not faster at this size never is.
+/// Largest batch to try, memory permitting. A GPU that is not faster at this size is never used.
 const MOST_ROWS: usize = 4096;
-/// Memory that a calibration may use on the processor's side, and again on the GPU's.
+/// Limit for the memory of [`room_for`], bytes: GPU memory and page-locked memory together.
 const MOST_BYTES: usize = 256 << 20;
 
 /// Kinds of work that a GPU speeds up by different factors.
@@ -42,7 +42,7 @@ pub enum Work {
     Bind,
     /// Superposing.
     Superpose,
-    /// Comparing a query with a store; its batch is the store's rows.
+    /// Comparing a query with a store; the batch size is the number of the store's rows.
     CleanUp,
 }
 
@@ -50,7 +50,7 @@ pub enum Work {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Residence {
-    /// In the processor's memory, where the results are needed.
+    /// In the processor's memory, where the results are needed as well.
     Host,
     /// On the GPU already, where the results stay.
     Gpu,
@@ -63,7 +63,7 @@ pub struct Crossing {
     pub work: Work,
     /// Where its rows are.
     pub residence: Residence,
-    /// The batch size from which the GPU is faster; `None`: it is not, up to the largest batch tried.
+    /// The batch size from which the GPU is faster; `None`: not even with the largest batch tried.
     pub from: Option<u64>,
     /// The largest batch tried.
     pub tried: u64,
@@ -95,7 +95,7 @@ impl FromStr for Preference {
     }
 }
 
-/// Everything that a measurement depends on. If it differs, the measurement is repeated.
+/// Everything that a measurement depends on. If any of it differs, the measurement is repeated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity {
     d: u32,
@@ -137,9 +137,9 @@ struct Kept {
 pub enum Because {
     /// There is no GPU.
     NoGpu(Unfit),
-    /// The choice was measured in this run.
+    /// The choice is based on a measurement in this run.
     Measured,
-    /// The choice was measured in an earlier run.
+    /// The choice is based on a measurement in an earlier run.
     Kept,
     /// The measurement failed.
     Failed(GpuWorkspaceFault),
@@ -236,8 +236,8 @@ impl fmt::Display for Choice {
                 Work::CleanUp => "clean-up",
             };
             let residence = match crossing.residence {
-                Residence::Host => "rows here",
-                Residence::Gpu => "rows there",
+                Residence::Host => "rows in host memory",
+                Residence::Gpu => "rows on the GPU",
             };
             match crossing.from {
                 Some(from) => write!(f, "; {work}, {residence}: GPU from {from} on")?,
@@ -266,12 +266,12 @@ fn read(file: &Path, identity: &Identity) -> Option<Vec<Crossing>> {
 }
 
 fn save(file: &Path, kept: &Kept) -> Result<(), FileError> {
-    // The folder may exist already, or we may not be allowed to create it: then saving fails.
+    // The result is ignored: if the folder cannot be created, saving fails and reports why.
     let _ = file.parent().map(std::fs::create_dir_all);
     codec::save(file, KIND, kept)
 }
 
-/// Times of one batch, microseconds.
+/// Measured times of one batch, microseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
     /// Rows of the batch.
@@ -294,7 +294,7 @@ pub fn crossing(pairs: &[Pair]) -> Option<u64> {
     Some(lost.batch + (share * (won.batch - lost.batch) as f64).ceil() as u64)
 }
 
-/// The room that a calibration needs on a GPU, for its larger batches.
+/// The room that a calibration needs on a GPU, for its largest batch.
 pub fn room_for(dim: Dim) -> Room {
     // Each row of a batch needs three rows and one store row on the GPU, and three rows in page-locked
     // memory.
@@ -351,7 +351,7 @@ impl<'c> Bench<'c> {
     fn new(gpu: &'c mut GpuWorkspace) -> Result<Bench<'c>, GpuWorkspaceFault> {
         let (dim, room) = (gpu.dim(), gpu.room());
         let most = room.rows.min(room.store).min(MOST_ROWS);
-        // The values do not affect the time, as long as they are ordinary numbers.
+        // The values do not affect the time, as long as they are normal numbers.
         let some: Vec<f32> = (0..7).flat_map(|number| random(1, number, dim)).collect();
         let rows: Vec<f32> = some.iter().copied().cycle().take(most * dim.get()).collect();
         let store = Store::new(dim, most.max(1), usize::MAX)?;

@@ -1,6 +1,6 @@
 //! Circular convolution and correlation of real rows by `fft`, in one pass over both spectra: untangle,
-//! multiply, tangle again. Order of arithmetic: `docs/memory.md`. It knows nothing about stores, norms or
-//! errors.
+//! multiply, tangle again. Order of arithmetic: `docs/memory.md`. This module knows nothing about stores,
+//! norms or errors.
 
 use super::fft::{BLOCK, Back, Forward, Pair, Scratch, Split, Tables, times};
 use crate::system::cpu::simd::{Kernel, Level, Simd};
@@ -51,8 +51,8 @@ impl Convolver {
             Factor::Itself => level.run(Multiply::<false> { tables, a, b }),
             Factor::Involution => level.run(Multiply::<true> { tables, a, b }),
         }
-        // Both spectra are doubled and so is the inverse transform of their product: a factor of 8, times n
-        // from the transform itself.
+        // Both spectra are doubled, and `tangle` doubles their product again: a factor of 8. The inverse
+        // transform multiplies by n.
         let scale = 1.0 / (4 * tables.d()) as f32;
         level.run(Back { tables, from: a, scratch, row: to, scale });
     }
@@ -61,7 +61,7 @@ impl Convolver {
 /// The values at index k and at index n - k.
 type Both<S> = (Pair<S>, Pair<S>);
 
-/// Twice the real row's spectrum at k and n - k, from that of the complex numbers.
+/// Twice the real row's spectrum at k and n - k, from the spectrum of the row packed as complex numbers.
 #[inline(always)]
 fn untangle<S: Simd>(simd: S, (z, y): Both<S>, w: Pair<S>) -> Both<S> {
     let even = (simd.add(z.0, y.0), simd.sub(z.1, y.1));
@@ -73,7 +73,7 @@ fn untangle<S: Simd>(simd: S, (z, y): Both<S>, w: Pair<S>) -> Both<S> {
     (low, conjugate(simd, high))
 }
 
-/// Twice the complex numbers' spectrum at k and n - k, from that of the real row.
+/// The inverse of `untangle`, doubled too: twice the spectrum of the packed row, from that of the real row.
 #[inline(always)]
 fn tangle<S: Simd>(simd: S, (p, q): Both<S>, w: Pair<S>) -> Both<S> {
     let even = (simd.add(p.0, q.0), simd.sub(p.1, q.1));
@@ -91,7 +91,7 @@ fn conjugate<S: Simd>(simd: S, x: Pair<S>) -> Pair<S> {
     (x.0, simd.sub(simd.splat(0.0), x.1))
 }
 
-/// The product of a number with another, or with the other's conjugate.
+/// The product of `a` and `b`, or of `a` and the conjugate of `b`.
 #[inline(always)]
 fn product<S: Simd, const CONJUGATE: bool>(simd: S, a: Pair<S>, b: Pair<S>) -> Pair<S> {
     if CONJUGATE {
@@ -101,7 +101,7 @@ fn product<S: Simd, const CONJUGATE: bool>(simd: S, a: Pair<S>, b: Pair<S>) -> P
     }
 }
 
-/// Replaces `a` with 8 times the spectrum of the complex numbers that form the product's row.
+/// Replaces `a` with 8 times the spectrum of the result row, packed as complex numbers.
 struct Multiply<'a, const CONJUGATE: bool> {
     tables: &'a Tables,
     a: &'a mut Split,
@@ -123,7 +123,7 @@ fn multiply<S: Simd, const CONJUGATE: bool>(simd: S, tables: &Tables, a: &mut Sp
         let (low, high) = (block * BLOCK, n - block * BLOCK - (BLOCK - 1));
         for part in 0..BLOCK / S::LANES {
             let near = low + part * S::LANES;
-            // Index n - k for k from `near` on, backwards: the register that ends at n - near.
+            // The values at n - k for k from `near` on, in reverse order: the register that ends at n - near.
             let far = high + (BLOCK - (part + 1) * S::LANES);
             let lanes = part * S::LANES..(part + 1) * S::LANES;
             let w = (simd.load(&w[0][lanes.clone()]), simd.load(&w[1][lanes]));
@@ -150,8 +150,8 @@ fn pick<S: Simd>(simd: S, from: &Split, near: usize, far: usize) -> Both<S> {
     (z, (simd.reverse(y.0), simd.reverse(y.1)))
 }
 
-/// Index n/2, which is its own counterpart and has the twiddle factor -i. Its four sums are exact doublings;
-/// the rest is two products and one rounding each, as for every other index.
+/// Index n/2, which is its own counterpart and has the twiddle factor -i. Its four sums are exact doublings.
+/// Each part of the product is a rounded product and a fused multiply-add, as for every other index.
 #[inline(always)]
 fn middle<const CONJUGATE: bool>(at: usize, a: &mut Split, b: &Split) {
     let (x, y) = ((2.0 * a.re[at], 2.0 * a.im[at]), (2.0 * b.re[at], 2.0 * b.im[at]));

@@ -3,15 +3,16 @@
 use super::fault::Fault;
 
 /// Numbers in a vector, [`Dim::LEAST`]..=[`Dim::MOST`]. Powers of two from 128 on are transformed directly;
-/// the others are padded to the next power of two that holds a whole convolution, up to four times as long.
+/// the others are padded to the next power of two that holds their linear convolution, up to four times as
+/// long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Dim(u16);
 
 impl Dim {
-    /// Below this a memory holds almost nothing: at 64 numbers two pairs in one vector are already confused.
+    /// Below this, a memory holds almost nothing: with 64 numbers, even two pairs in one vector are confused.
     pub const LEAST: usize = 64;
-    /// Above this a row (32 kB) no longer fits beside its spectrum in the first-level cache of any processor
-    /// that this runs on, nor, together with its partner, into the shared memory of a GPU block.
+    /// Above this, a row and its spectrum (32 kB each) no longer fit together into the first-level cache of
+    /// any processor that this runs on, nor does a transform into the default shared memory of a GPU block.
     pub const MOST: usize = 8192;
 
     /// `d`, if it is in range.

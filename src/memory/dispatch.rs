@@ -4,9 +4,8 @@
 //!
 //! A batch that does not fit into the GPU's memory runs on the processor. If the GPU fails in the middle, the
 //! processor repeats the batch, the loss is recorded ([`Answered::lost`], [`Dispatcher::loss`]), and the GPU
-//! is closed: it is not tried again for the life of this dispatcher. A GPU belongs to the thread that opened
-//! it, and so does its dispatcher; an operation on the GPU waits for it, so a real-time thread must not own
-//! one.
+//! is closed: it is not tried again for the life of this dispatcher. A GPU and its dispatcher belong to the
+//! thread that opened the GPU. Operations wait for the GPU, so a real-time thread must not own a dispatcher.
 
 use super::choice::{Choice, Preference, Residence, Work};
 use super::dim::Dim;
@@ -22,7 +21,7 @@ use std::path::Path;
 /// How many batches ran on which device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Answered {
-    /// Batches on the processor, including those that a GPU lost.
+    /// Batches on the processor, including those that it repeated after the GPU had failed.
     pub processor: u64,
     /// Batches on the GPU.
     pub gpu: u64,
@@ -35,7 +34,7 @@ pub struct Dispatcher {
     workspace: Workspace,
     gpu: Option<GpuWorkspace>,
     choice: Choice,
-    /// The content of the store that the GPU holds a copy of.
+    /// [`Store::content`] of the store of which the GPU holds a copy.
     held: Option<u64>,
     answered: Answered,
     loss: Option<GpuWorkspaceFault>,
@@ -91,14 +90,14 @@ impl Dispatcher {
         self.loss
     }
 
-    /// The GPU, for the caller's own measurements. The dispatcher then copies a store to it again before the
-    /// next search.
+    /// The GPU, for the caller's own measurements. Afterwards, the dispatcher copies the store to the GPU
+    /// again before the next search.
     pub fn gpu_mut(&mut self) -> Option<&mut GpuWorkspace> {
         self.held = None;
         self.gpu.as_mut()
     }
 
-    /// The smallest batch that runs on the GPU; `None` if every batch that fits runs on the processor.
+    /// The smallest batch that runs on the GPU; `None` if every batch runs on the processor.
     pub fn smallest_on_gpu(&self, work: Work) -> Option<usize> {
         let room = self.gpu.as_ref()?.room();
         let most = if work == Work::CleanUp { room.store } else { room.rows };
@@ -165,8 +164,8 @@ impl Dispatcher {
     }
 
     /// Runs [`Store::nearest`] on the device chosen for a store of this size. The GPU keeps a copy of the
-    /// last store that it searched; it is made again when another store is searched, or the same one after a
-    /// change. The crossing was measured without that copy.
+    /// last store that it searched; the copy is repeated if the next search is in another store, or in the
+    /// same one after a change. The crossing was measured without the time for that copy.
     pub fn nearest(&mut self, store: &Store, queries: &[f32], best: &mut [Best]) -> Result<(), Fault> {
         if store.dim() != self.workspace.dim() {
             let (found, wanted) = (store.dim().get(), self.workspace.dim().get());
@@ -197,7 +196,7 @@ impl Dispatcher {
         self.gpu.as_mut().filter(|_| belongs).filter(fits)
     }
 
-    /// The result of the GPU; `None`: it has failed, and the processor has to do the batch.
+    /// The result from the GPU; `None`: the GPU has failed, and the processor has to repeat the batch.
     fn settled(&mut self, done: Result<(), GpuWorkspaceFault>) -> Option<Result<(), Fault>> {
         match done {
             Ok(()) => {

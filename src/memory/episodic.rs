@@ -1,6 +1,7 @@
-//! Remembers what was where: things are bound to pointers of the places where they were met, a fixed number
-//! on each page. When the last page is full, the oldest is forgotten. It answers "where was X", "what is near
-//! (x, y)" and "how much does this place look like where X was" (a number that can be a field's input).
+//! Remembers what was where. A meeting binds a thing to the pointer of the place where it was met; a page is
+//! the sum of a fixed number of meetings. When all pages are full, the oldest one is forgotten. The memory
+//! answers "where was X", "what is near (x, y)" and "how similar is this place to where X was" (a number that
+//! can be a field's input).
 //!
 //! A thing is a number that the caller assigns; a place is in metres in the caller's frame.
 //! Not for a real-time thread: pointers and decoding are f64 and allocate.
@@ -15,11 +16,12 @@ use super::vector::random_unitary;
 use crate::field::snapshot::PlacesPage;
 use crate::field::state::StateError;
 
-/// Numbers in a vector for each meeting on a page: with this many, the cosine of a recalled item is 8 times
+/// Numbers in a vector for each meeting on a page: on a full page, the cosine of a recalled item is 8 times
 /// the standard deviation of a chance cosine, 1/sqrt(d).
 const NUMBERS_PER_MEETING: usize = 64;
-/// An answer is accepted if its cosine is at least this many standard deviations of a chance cosine: the
-/// largest of some hundred chance cosines, and of the bumps between them, stays below 4.5.
+/// An answer is believed if its cosine is at least this many times the standard deviation of a chance cosine.
+/// The largest of some hundred chance cosines, and of the peaks between their places, stays below 4.5
+/// standard deviations.
 const BELIEVED: f64 = 5.0;
 
 /// Meetings that are superposed in one vector.
@@ -142,7 +144,7 @@ impl Episodes {
 
     /// The things that were met nearest to `place`, the most certain first; only those whose cosine is
     /// believed. The cosine falls with the distance between `place` and where a thing was met, as for the
-    /// plane's pointers, to about 0 at one scale.
+    /// plane's pointers, to about 0 at the plane's scale.
     pub fn what_is_near(&mut self, place: [f64; 2], best: &mut Best) -> Result<(), Fault> {
         self.decoder.plane().pointer(place, &mut self.pointer)?;
         best.clear();
@@ -175,7 +177,7 @@ impl Episodes {
         Ok(most.min(1.0))
     }
 
-    /// Copies all meetings; `pages` keeps its memory from one copy to the next.
+    /// Copies all meetings; `pages` keeps its allocations from one copy to the next.
     pub(super) fn save(&self, pages: &mut Vec<PlacesPage>) {
         pages.resize_with(self.pages.len(), PlacesPage::default);
         for (copy, page) in pages.iter_mut().zip(&self.pages) {

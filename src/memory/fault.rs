@@ -4,7 +4,7 @@
 use super::dim::Dim;
 use std::fmt;
 
-/// Why a request was not carried out. The output is unchanged, unless a variant says otherwise.
+/// Why a request was not carried out. The output is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// A number of dimensions out of range.
@@ -32,7 +32,7 @@ pub enum Fault {
         /// Actual entries.
         found: usize,
     },
-    /// Vectors whose length is not the memory's.
+    /// Vectors with a different number of dimensions from the memory's.
     OtherDimension {
         /// The object that has these vectors.
         what: &'static str,

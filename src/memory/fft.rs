@@ -7,8 +7,8 @@
 use crate::system::cpu::simd::{Kernel, Simd};
 use std::f64::consts::TAU;
 
-/// Numbers that are processed together: the lanes of the widest register. All levels go through rows in these
-/// steps, so that none needs a tail loop.
+/// Numbers that are processed together: the lanes of the widest register. All SIMD levels process rows in
+/// blocks of this size, so that none needs a tail loop.
 pub const BLOCK: usize = 16;
 
 /// Shortest row that these stages accept: a quarter of its complex numbers fills one block.
@@ -96,7 +96,7 @@ impl Tables {
     /// Tables for real rows of `d` numbers, a power of two from [`LEAST_ROW`] on.
     ///
     /// # Panics
-    /// For any other length, which [`super::dim::Dim`] does not allow.
+    /// For any other length; [`super::ops::Workspace`] pads rows of other lengths.
     pub fn new(d: usize) -> Tables {
         assert!(d.is_power_of_two() && d >= LEAST_ROW, "no transform for rows of {d} numbers");
         let n = d / 2;
@@ -237,7 +237,7 @@ impl Sink for RowMut<'_> {
     }
 }
 
-/// Scratch of a transform: the stages write from one into the other.
+/// Scratch memory of a transform: the stages read from one buffer and write to the other, alternately.
 #[derive(Clone, Debug)]
 pub struct Scratch {
     here: Split,
@@ -256,8 +256,8 @@ impl Scratch {
     }
 }
 
-/// Transforms a real row: `to` holds the spectrum of its n complex numbers in natural order, with index n
-/// repeating index 0.
+/// Transforms a real row: afterwards, `to` holds the spectrum of the row, packed as n complex numbers, in
+/// natural order; index n repeats index 0.
 pub struct Forward<'a> {
     /// Tables for rows of this length.
     pub tables: &'a Tables,
@@ -284,7 +284,7 @@ impl Kernel for Forward<'_> {
 pub struct Back<'a> {
     /// Tables for rows of this length.
     pub tables: &'a Tables,
-    /// The spectrum of the row's complex numbers.
+    /// The spectrum of the row, packed as n complex numbers.
     pub from: &'a Split,
     /// Scratch memory.
     pub scratch: &'a mut Scratch,
@@ -348,7 +348,7 @@ fn spread<S: Simd, const FOURS: bool>(simd: S, turns: &[BlockTurns], from: &impl
 /// The four legs that start at `block`.
 #[inline(always)]
 fn four<S: Simd>(simd: S, from: &impl Source, block: usize, quarter: usize, part: usize) -> [Pair<S>; 4] {
-    // Written out, here and below: code in `array::map` is not always inlined, and then it is not compiled
+    // Written out, here and below: a closure in `array::map` is not always inlined, and is then not compiled
     // for the SIMD level.
     [
         from.at(simd, block, part),
@@ -398,7 +398,7 @@ fn zip<S: Simd, const FOURS: bool>(simd: S, a: S::V, b: S::V) -> (S::V, S::V) {
     if FOURS { simd.zip_fours(a, b) } else { simd.zip(a, b) }
 }
 
-/// A stage whose stride is whole blocks.
+/// A stage whose stride is a whole number of blocks.
 #[inline(always)]
 fn run_stage<S: Simd>(simd: S, stage: &Later, from: &Parts, to: &mut PartsMut) {
     let (run, quarter) = (stage.run, stage.run * stage.turns.len());

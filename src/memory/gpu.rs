@@ -3,7 +3,7 @@
 //! allocates. Rows come from the host and go back to it, or are on the GPU already ([`GpuWorkspace::put`],
 //! [`GpuWorkspace::hold`]).
 //!
-//! `choice` decides when a GPU is worth its copies, and the owner handles the loss of a GPU.
+//! `choice` decides when a GPU is worth the time for the copies; the owner handles the loss of a GPU.
 
 mod fault;
 mod table;
@@ -29,11 +29,11 @@ use table::{F32, Layout, MOST_BLOCKS, PoolRange, SHEET, Task};
 /// default.
 pub const LONGEST: usize = 8192;
 
-/// Part of a GPU's memory that rows may take: the rest is for the field, the kernels and, on a Jetson, for
-/// the processor.
+/// Fraction of a GPU's memory that a workspace may take: the rest is for the field, the kernels and, on a
+/// Jetson, for the processor.
 pub const MOST_OF_A_GPU: f64 = 0.8;
 
-/// Threads of a block, and columns: the same as in `kernels/memory.cu`.
+/// Threads per block of each kernel, and columns per block: the same as in `kernels/memory.cu`.
 const COLUMNS: usize = 128;
 const JOINERS: u32 = 256;
 const SEEKERS: u32 = 256;
@@ -41,24 +41,24 @@ const WARP: usize = 32;
 const SEEKING_WARPS: usize = SEEKERS as usize / WARP;
 const MOST_CONVOLVERS: usize = 512;
 
-/// Blocks of a scan for each multiprocessor: 64 warps, as many as any chip runs at a time.
+/// Blocks of a scan for each multiprocessor: 64 warps, the maximum that any chip keeps resident.
 const BLOCKS_EACH: usize = 8;
 
 /// A wait polls for this long before it starts to sleep: a small batch is done by then.
 const AWAKE: Span = Span::from_micros(200);
 const NAP: Span = Span::from_micros(50);
-/// Longer than any operation takes, even an emulated one on a busy machine: after this the device counts as
-/// hung.
+/// Longer than any operation takes, even an emulated one on a busy machine: after this time, the device
+/// counts as hung.
 const TIMEOUT: Span = Span::from_millis(60_000);
 
-/// The room that a GPU needs, all of it allocated at the start.
+/// The capacity of a workspace; the memory for all of it is allocated at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Rows of a batch.
     pub rows: usize,
     /// Queries of a search.
     pub queries: usize,
-    /// Rows of the store that is held.
+    /// Rows of the store that the GPU holds.
     pub store: usize,
 }
 
@@ -81,7 +81,7 @@ pub struct GpuWorkspace {
     /// Threads of a row's transform.
     threads: u32,
     blocks: usize,
-    /// Rows of the store that is held.
+    /// Rows of the store that the GPU holds now.
     held: usize,
     kernels: Kernels,
     orders: Pinned,
@@ -109,7 +109,8 @@ fn transform_of(d: usize) -> usize {
 }
 
 impl GpuWorkspace {
-    /// The GPU of this machine, or why it is not available. Its driver may take seconds to start.
+    /// Opens the GPU of this machine, or returns why it is not available. The driver may take seconds to
+    /// start.
     pub fn open(dim: Dim, room: Room) -> Result<GpuWorkspace, Unfit> {
         GpuWorkspace::open_with(dim, room, Arc::default())
     }
@@ -134,7 +135,7 @@ impl GpuWorkspace {
         }
         let mut opened = GpuWorkspace::made(dim, room, found, layout, blocks, gpu).map_err(Unfit::Gpu)?;
         let left = opened._gpu.memory_free().map_err(Unfit::Gpu)?;
-        // Another process may have freed memory meanwhile.
+        // Unknown if another process has freed memory meanwhile.
         opened.reserved = free.checked_sub(left).filter(|taken| *taken >= wanted);
         opened.begin(needed).map_err(|fault| match fault {
             GpuWorkspaceFault::Gpu(error) => Unfit::Gpu(error),
@@ -211,7 +212,7 @@ impl GpuWorkspace {
     }
 
     /// Memory that the driver reserved for this workspace: `bytes`, rounded up to the driver's units, and the
-    /// kernels. `None` if other processes gave memory back while it was opened, so that it is unknown.
+    /// kernels. `None` (unknown) if other processes freed memory while the workspace was opened.
     pub fn reserved(&self) -> Option<usize> {
         self.reserved
     }
@@ -260,7 +261,7 @@ impl GpuWorkspace {
         self.settle()
     }
 
-    /// The first `rows` rows of both areas, bound or unbound; the results stay on the GPU.
+    /// Binds or unbinds the first `rows` rows of both areas; the results stay on the GPU.
     pub fn convolve_held(
         &mut self,
         verb: Verb,
@@ -318,14 +319,14 @@ impl GpuWorkspace {
         self.fetch_out(out)
     }
 
-    /// The sum of the first `rows` rows of the first area; it stays on the GPU as the first result.
+    /// Adds up the first `rows` rows of the first area; the sum stays on the GPU as the first result.
     pub fn superpose_held(&mut self, rows: usize, length: Length) -> Result<(), GpuWorkspaceFault> {
         self.in_room("rows", rows, self.room.rows)?;
         self.order_superpose(rows, false, length)?;
         self.settle()
     }
 
-    /// Copies a store's rows to the GPU, in place of those that it held.
+    /// Copies a store's rows to the GPU, where they replace those of the previous store.
     pub fn hold(&mut self, store: &Store) -> Result<(), GpuWorkspaceFault> {
         if store.dim() != self.dim {
             let (found, wanted) = (store.dim().get(), self.dim.get());
@@ -445,8 +446,8 @@ impl GpuWorkspace {
         Ok(())
     }
 
-    /// Waits until the device has done everything: every operation ends with this wait, so that pinned memory
-    /// is free.
+    /// Waits until the device has finished all its work: every operation ends with this wait, so that pinned
+    /// memory is free.
     fn settle(&self) -> Result<(), GpuWorkspaceFault> {
         settle(&self.stream)
     }

@@ -3,9 +3,9 @@
 //! names, and computes how similar the present place is to those places. That similarity is one more sensor,
 //! and so an input of the field.
 //!
-//! A thing is met when a sensor falls below a threshold, and again only after the sensor has risen above it
-//! and the robot has moved on by `APART_M`. `worker` runs the map on its own thread; no other thread waits
-//! for it.
+//! A thing is met when its sensor falls below a threshold. It is met again only after the sensor has clearly
+//! risen above the threshold (`CLEAR`), and only at a place at least `APART_M` from the last meeting.
+//! `worker` runs the map on its own thread; no other thread waits for it.
 
 mod worker;
 
@@ -29,26 +29,27 @@ const NUMBERS: usize = 512;
 /// Two places this far apart have dissimilar vectors: about two lengths of a small car, and so the distance
 /// at which the field begins to sense that the robot approaches a thing.
 const SCALE_M: f64 = 0.5;
-/// Half the side of the recorded square around the start: a room. Meetings outside are counted, not kept.
+/// Half the side of the recorded square around the start: enough for a room. Meetings outside are counted,
+/// not kept.
 const REACH_M: f64 = 5.0;
 /// Pages of eight meetings each; older meetings are forgotten.
 const PAGES: usize = 16;
 /// A thing that is met again within this distance counts as the same meeting.
 const APART_M: f64 = 0.5;
-/// A sensor has cleared its threshold when it is above this multiple of it: noise must not count as new
-/// meetings.
+/// A sensor has cleared its threshold once its value is at least this multiple of the threshold: noise must
+/// not count as new meetings.
 const CLEAR: f32 = 1.2;
 /// Seed of the vectors of things and waves: fixed, so that a board has the same map in every run.
 const SEED: u64 = 0x6d61_7073;
-/// Memory that a map may take, bytes; the grid of its decoder takes 4.3 MB.
+/// Memory limit, bytes: for the decoder's grid, which takes 3.4 MB, and again for things and pages.
 const LIMIT: usize = 64 << 20;
 /// Maximum number of things of a board.
 pub const MOST_THINGS: usize = 16;
 
-/// Something that the board wants the robot to remember.
+/// Something whose places the robot remembers, as the board file states.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thing {
-    /// Its name on the board.
+    /// Its name in the board file.
     pub name: String,
     /// Channel on which the map reports how similar the present place is to where the thing was.
     pub channel: u8,
@@ -85,12 +86,12 @@ impl Scene {
     }
 }
 
-/// A thing and how often it was met.
+/// A thing, and how often and where it was met.
 #[derive(Debug)]
 struct Known {
     thing: Thing,
     met: u64,
-    /// Whether the sensor has not cleared the threshold since the last meeting.
+    /// The sensor fell below the threshold and has not cleared it since.
     here: bool,
     last: Option<[f64; 2]>,
 }
@@ -120,7 +121,7 @@ pub struct MapStatus {
     pub forgotten: u64,
     /// Meetings too far away to be kept.
     pub beyond: u64,
-    /// Slots that the map missed, because it was late.
+    /// Slots that the map missed, because its queue was full.
     pub dropped: u64,
     /// Each thing of the board.
     pub things: Vec<ThingStatus>,
@@ -133,7 +134,7 @@ pub struct MapStatus {
 /// A thing on the map.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ThingStatus {
-    /// Its name on the board.
+    /// Its name in the board file.
     pub name: String,
     /// How often the thing was met.
     pub met: u64,
@@ -146,7 +147,7 @@ pub struct ThingStatus {
 /// A thing near a place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NearbyThing {
-    /// Its name on the board.
+    /// Its name in the board file.
     pub name: String,
     /// Cosine similarity: falls with the distance.
     pub likeness: f64,
@@ -209,7 +210,7 @@ impl Map {
         Ok(())
     }
 
-    /// Copies everything that it has recorded into `places`, whose allocations are reused from copy to copy.
+    /// Copies everything that the map has recorded into `places`, whose allocations are reused.
     pub fn save(&self, places: &mut Places) {
         let OdometryPose { at, heading } = self.odometer.pose();
         (places.at, places.heading) = (at, heading);
@@ -223,8 +224,8 @@ impl Map {
         }
     }
 
-    /// Resumes from a copy of a map of the same things; assumes that the robot is where it was then. A copy
-    /// that does not fit changes nothing.
+    /// Resumes from a copy of a map of the same things; assumes that the robot is where it was when the copy
+    /// was made. A copy that does not fit changes nothing.
     pub fn restore(&mut self, places: &Places) -> Result<(), StateError> {
         let (found, wanted) = (places.things.len(), self.known.len());
         if found != wanted {

@@ -14,8 +14,8 @@ pub struct Match {
 }
 
 impl Match {
-    /// The larger cosine wins, or the lower row if they are equal: a total order, so that threads cannot
-    /// change the list.
+    /// The larger cosine wins, or the lower row if the cosines are equal. This is a total order, so the list
+    /// does not depend on the order in which threads offer their matches.
     fn beats(&self, other: &Match) -> bool {
         match self.cosine.total_cmp(&other.cosine) {
             std::cmp::Ordering::Greater => true,
@@ -43,7 +43,7 @@ impl Best {
         self.wanted
     }
 
-    /// The matches: as many as were wanted, or as there were rows.
+    /// The matches, the best first: as many as were wanted, or fewer if fewer were offered.
     pub fn list(&self) -> &[Match] {
         &self.list
     }

@@ -18,7 +18,7 @@ pub enum Length {
     Unit,
 }
 
-/// The operation on a batch of two factors.
+/// The operation on two batches of factors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// [`Workspace::bind`]
@@ -54,7 +54,7 @@ impl Workspace {
     pub fn at_level(d: Dim, level: Level) -> Workspace {
         let n = d.get();
         let own = n.is_power_of_two() && n >= LEAST_ROW;
-        // A whole convolution of two rows is 2d - 1 numbers long.
+        // The linear convolution of two rows is 2d - 1 numbers long.
         let length = if own { n } else { (2 * n - 1).next_power_of_two().max(LEAST_ROW) };
         let pad = (!own).then(|| Pad { row: vec![0.0; length], out: vec![0.0; length] });
         Workspace { d, level, convolver: Convolver::new(length, level), pad, leaf: vec![0.0; n] }
@@ -65,7 +65,7 @@ impl Workspace {
         self.d
     }
 
-    /// The instructions in use.
+    /// The instruction set in use.
     pub fn level(&self) -> Level {
         self.level
     }
@@ -76,8 +76,8 @@ impl Workspace {
         self.convolver.bytes() + pad + size_of_val(&*self.leaf)
     }
 
-    /// Circular convolution of each row of `a` with its row of `b`; with the only row of `b` if it has just
-    /// one.
+    /// Circular convolution of each row of `a` with the same row of `b`, or with the only row of `b` if there
+    /// is just one.
     pub fn bind(&mut self, a: &[f32], b: &[f32], length: Length, out: &mut [f32]) -> Result<(), Fault> {
         self.convolve(a, b, Factor::Itself, length, out)
     }
@@ -138,7 +138,7 @@ impl Workspace {
         Ok(())
     }
 
-    /// Adds a row, times its weight, to another: a fused product and sum for each number.
+    /// Adds a row, times its weight, to another: one fused multiply-add for each number.
     pub fn add(&self, row: &[f32], weight: f32, to: &mut [f32]) -> Result<(), Fault> {
         self.fits("row", row.len(), 1)?;
         self.fits("to", to.len(), 1)?;
@@ -180,7 +180,8 @@ impl Workspace {
         Ok(())
     }
 
-    /// Row by row: the number at index i goes to index -i. Exact: binding with it is [`Workspace::unbind`].
+    /// Row by row: the number at index i goes to index -i, modulo d. Exact. Binding with the result gives the
+    /// same as [`Workspace::unbind`].
     pub fn involution(&self, rows: &[f32], out: &mut [f32]) -> Result<(), Fault> {
         let (d, count) = (self.d.get(), self.whole_rows("rows", rows)?);
         self.fits("out", out.len(), count)?;
@@ -237,13 +238,13 @@ pub(super) fn rows_and_weights(
     Ok(count)
 }
 
-/// A cosine from a product and two inverse lengths, in the fixed order.
+/// A cosine from a scalar product and two inverse lengths, multiplied in a fixed order.
 #[inline(always)]
 pub(super) fn cosine_of(product: f32, one: f32, other: f32) -> f32 {
     product * one * other
 }
 
-/// Moves index i to index -i.
+/// Moves the number at index i to index -i, modulo the length.
 #[inline(always)]
 pub(super) fn involute(row: &[f32], to: &mut [f32]) {
     to[0] = row[0];
@@ -260,13 +261,13 @@ impl Pad {
         convolver.take_factor(&self.row);
     }
 
-    /// The linear convolution, whose second part is added to the first.
+    /// The linear convolution, folded: its second part is added to the first.
     fn convolve(&mut self, convolver: &mut Convolver, a: &[f32], to: &mut [f32]) {
         let d = a.len();
         self.row[..d].copy_from_slice(a);
         self.row[d..].fill(0.0);
         convolver.convolve(&self.row, Factor::Itself, &mut self.out);
-        // 2d - 1 numbers: nothing is added to the last one.
+        // The linear convolution has 2d - 1 numbers, so nothing is added to number d - 1.
         let (first, second) = (&self.out[..d], &self.out[d..2 * d - 1]);
         to.copy_from_slice(first);
         to.iter_mut().zip(second).for_each(|(number, over)| *number += over);

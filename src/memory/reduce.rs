@@ -9,7 +9,7 @@ use crate::system::cpu::simd::{Kernel, Simd};
 const SUMS: usize = 64;
 
 /// Rows that are added up in order before their sum joins the total: few enough that the rounding error stays
-/// that of a few dozen sums, enough that the total is rarely touched.
+/// that of a few dozen sums, many enough that the total is rarely touched.
 pub const LEAF: usize = 64;
 
 /// Rows that are read at once within a leaf.
@@ -25,7 +25,7 @@ pub fn dot<S: Simd>(simd: S, a: &[f32], b: &[f32]) -> f32 {
         add_products(simd, a, b, &mut sums);
     }
     if !a_rest.is_empty() {
-        // x + 0 y = x: padding with zeros changes no sum.
+        // s + 0 * 0 = s: padding with zeros changes no sum.
         let (mut a, mut b) = ([0.0; SUMS], [0.0; SUMS]);
         a[..a_rest.len()].copy_from_slice(a_rest);
         b[..b_rest.len()].copy_from_slice(b_rest);
@@ -42,7 +42,8 @@ fn add_products<S: Simd>(simd: S, a: &[f32; SUMS], b: &[f32; SUMS], sums: &mut [
     }
 }
 
-/// (s_c + s_c+16) + (s_c+32 + s_c+48) for c below 16, and then halves until one is left.
+/// (s_c + s_c+16) + (s_c+32 + s_c+48) for c below 16; then the upper half is added to the lower half
+/// until one number is left.
 #[inline(always)]
 fn tree<S: Simd>(simd: S, sums: &[S::V; SUMS / 4]) -> f32 {
     let parts = BLOCK / S::LANES;
@@ -71,7 +72,7 @@ pub fn scale<S: Simd>(simd: S, row: &mut [f32], factor: f32) {
 }
 
 /// 1 over the length of a row, computed from the sum of its squares with a correctly rounded square root and
-/// division. 0 for a row whose sum of squares is not a normal f32, because it cannot be divided by.
+/// division. 0 for a row whose sum of squares is not a normal f32, because it is not a usable divisor.
 #[inline(always)]
 pub fn inverse_length<S: Simd>(simd: S, row: &[f32]) -> f32 {
     let square = dot(simd, row, row);
@@ -85,14 +86,14 @@ pub fn normalise<S: Simd>(simd: S, row: &mut [f32]) {
     scale(simd, row, factor);
 }
 
-/// sum of w_r x_r over rows x_r: within leaves of [`LEAF`] rows in order, each term fused, and then leaf by
-/// leaf.
+/// The sum of w_r x_r over rows x_r: in order within leaves of [`LEAF`] rows, with one fused multiply-add per
+/// term; then leaf by leaf.
 pub struct Superpose<'a> {
     /// The rows.
     pub rows: &'a [f32],
     /// One weight for each row; `None`: all weights are 1.
     pub weights: Option<&'a [f32]>,
-    /// Room for a row.
+    /// Scratch memory for one row.
     pub leaf: &'a mut [f32],
     /// The sum.
     pub out: &'a mut [f32],
@@ -132,7 +133,7 @@ impl Kernel for Superpose<'_> {
     }
 }
 
-/// to + w row, fused.
+/// `to` += `weight` * `row`, in fused multiply-adds.
 #[inline(always)]
 pub fn add_row<S: Simd>(simd: S, row: &[f32], weight: f32, to: &mut [f32]) {
     let (row, row_rest) = row.as_chunks::<BLOCK>();
@@ -157,8 +158,8 @@ fn add_block<S: Simd>(simd: S, x: &Block, weight: f32, y: &mut Block) {
     }
 }
 
-/// Like [`add_row`] for eight consecutive rows, block by block: the sum is read and written once for all of
-/// them.
+/// Like [`add_row`] for eight consecutive rows, register by register: the sum is read and written once for
+/// all of them.
 #[inline(always)]
 fn add_group<S: Simd>(simd: S, group: &[f32], weights: &[f32; ABREAST], to: &mut [f32]) {
     let d = to.len();
@@ -193,7 +194,7 @@ impl Kernel for Dot<'_> {
     }
 }
 
-/// `to` + weight `row`.
+/// `to` += `weight` * `row`.
 pub struct Add<'a> {
     /// The row.
     pub row: &'a [f32],

@@ -1,7 +1,7 @@
 //! Places as vectors: spatial semantic pointers (Komer 2019; Dumont and Eliasmith 2020). A pointer to (x, y)
 //! has magnitude 1 and phase w_k . (x, y) at frequency k; binding two pointers adds their places, and the
-//! cosine of two pointers falls with their distance. A [`Decoder`] finds the place again. Pointers are made
-//! and decoded in f64, never in a real-time thread.
+//! cosine of two pointers falls with the distance between their places. A [`Decoder`] recovers the place from
+//! a pointer. Pointers are made and decoded in f64, never in a real-time thread.
 
 use super::dim::Dim;
 use super::fault::Fault;
@@ -31,13 +31,13 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// A plane on which pointers `scale_m` metres apart have a cosine of about 0.
+    /// A plane on which the pointers to places `scale_m` metres apart have a cosine of about 0.
     pub fn new(dim: Dim, waves: Waves, scale_m: f64, seed: u64) -> Result<Plane, Fault> {
         if !(scale_m.is_finite() && scale_m > 0.0) {
             return Err(Fault::NotFinite { what: "scale", at: 0 });
         }
         let frequencies = dim.get() / 2 + 1;
-        // The frequencies that have a counterpart: 0 and, where d is even, d/2 stay 1.
+        // Frequencies with a conjugate counterpart. Frequency 0 and, if d is even, d/2 have none and stay 1.
         let free = (dim.get() - 1) / 2;
         let mut all = vec![[0.0; 2]; frequencies];
         let draw = |index: usize| uniform(seed, Stream::MemoryWaves, index as u64);
@@ -47,8 +47,9 @@ impl Plane {
         };
         let turn = draw(2 * free) * FRAC_PI_3;
         for trio in 0..trios {
-            // Uniform over the area of the disc. Each trio is rotated further by the golden ratio times 60
-            // degrees, the angle after which it would repeat itself.
+            // Uniform over the area of the disc. Each trio is rotated relative to the previous one by the
+            // golden ratio times 60 degrees; 60 degrees is the angle after which a trio repeats itself, apart
+            // from the sign.
             let radius = PI * libm::sqrt((trio as f64 + 0.5) / trios as f64);
             let golden = (trio as f64 * 0.618_033_988_749_895) % 1.0;
             for leg in 0..3 {
@@ -69,7 +70,7 @@ impl Plane {
         self.dim
     }
 
-    /// Distance in metres at which the cosine of two pointers has fallen to about 0.
+    /// Distance of two places, in metres, at which the cosine of their pointers has fallen to about 0.
     pub fn scale_m(&self) -> f64 {
         self.scale_m
     }
@@ -92,7 +93,7 @@ impl Plane {
         Ok(())
     }
 
-    /// The scalar product of a pointer with the vector that has this spectrum.
+    /// The scalar product of the pointer to `place` with the vector that has this spectrum.
     fn product(&self, spectrum: &Spectrum, place: [f64; 2]) -> f64 {
         let terms = self.waves.iter().enumerate().map(|(k, wave)| {
             let phase = wave[0] * place[0] + wave[1] * place[1];
@@ -134,7 +135,8 @@ pub struct Decoder {
 /// Coarse grid points per scale: half a scale apart, the cosine of neighbours is still above 0.4, so that
 /// some point is always on the slope of the peak.
 const POINTS_PER_SCALE: f64 = 2.0;
-/// The search ends at this share of the scale; noise of a memory moves the peak by more.
+/// The search ends when its step is at most this fraction of the scale; the noise in a memory moves the
+/// peak by more.
 const FINEST: f64 = 1e-3;
 /// Number of best grid points that are examined more closely: if the peak is between four of them, a chance
 /// bump may be higher than each.
@@ -198,7 +200,7 @@ impl Decoder {
         std::array::from_fn(|axis| self.area.from[axis] + at[axis] as f64 * self.step_m[axis])
     }
 
-    /// Climbs from a point of the grid; halves the step when no step leads up.
+    /// Hill climbing from a point of the grid; halves the step when no neighbour is higher.
     fn climb(&self, spectrum: &Spectrum, from: [f64; 2]) -> DecodedPlace {
         let mut here = DecodedPlace { at: from, likeness: self.plane.product(spectrum, from) };
         let mut step = self.plane.scale_m / (2.0 * POINTS_PER_SCALE);

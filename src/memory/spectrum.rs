@@ -1,7 +1,7 @@
-//! The discrete Fourier transform of real rows of any length in f64, for what is done once per vector:
-//! unitary projection, exact inverse, powers, spatial pointers. Plain and sequential, the sines from `libm`:
-//! the same bits on every machine. Powers of two by radix 2, other lengths as a convolution of chirps
-//! (Bluestein 1970).
+//! The discrete Fourier transform, in f64, of real rows of any length. It serves operations that are done
+//! once per vector: unitary projection, exact inverse, powers, spatial pointers. The code is sequential and
+//! takes its sines from `libm`, so the results are bit-identical on every machine. Powers of two use radix 2;
+//! other lengths are computed as a convolution with a chirp (Bluestein 1970).
 
 use std::f64::consts::{PI, TAU};
 
@@ -16,7 +16,7 @@ pub struct Spectrum {
 }
 
 impl Spectrum {
-    /// All frequencies 1: the spectrum of the identity of binding.
+    /// 1 at every frequency: the spectrum of the identity vector of binding.
     pub fn flat(d: usize) -> Spectrum {
         Spectrum { d, re: vec![1.0; d / 2 + 1], im: vec![0.0; d / 2 + 1] }
     }
@@ -38,7 +38,8 @@ impl Spectrum {
         self.d
     }
 
-    /// Frequencies that are their own counterparts (0, and d/2 where d is even): real for every real row.
+    /// Calls `touch` with the real and imaginary part of each frequency that is its own conjugate (0, and d/2
+    /// if d is even): these are real for every real row.
     fn own_counterparts(&mut self, mut touch: impl FnMut(&mut f64, &mut f64)) {
         touch(&mut self.re[0], &mut self.im[0]);
         if self.d.is_multiple_of(2) {
@@ -47,7 +48,7 @@ impl Spectrum {
         }
     }
 
-    /// Whether frequency k is its own counterpart, and so real.
+    /// Whether frequency k is its own conjugate, and therefore real.
     pub fn is_real(&self, k: usize) -> bool {
         k == 0 || 2 * k == self.d
     }
@@ -57,18 +58,18 @@ impl Spectrum {
         libm::hypot(self.re[k], self.im[k])
     }
 
-    /// The mean over all frequencies of the row, counterparts included.
+    /// The mean magnitude over all d frequencies of the row, including the conjugates, which are not stored.
     pub fn mean_magnitude(&self) -> f64 {
         let weight = |k: usize| if self.is_real(k) { 1.0 } else { 2.0 };
         (0..self.re.len()).map(|k| weight(k) * self.magnitude(k)).sum::<f64>() / self.d as f64
     }
 
-    /// The row, rounded to f32.
+    /// Computes the row, rounded to f32.
     pub fn to_row(&self, row: &mut [f32]) {
         let d = self.d;
         let part = |k: usize, own: &[f64], sign: f64| if k <= d / 2 { own[k] } else { sign * own[d - k] };
-        // The inverse transform is the forward one of the conjugate, conjugated, over d; for a real row, the
-        // remaining imaginary part is rounding error.
+        // The inverse transform is the conjugate of the forward transform of the conjugate, divided by d. For
+        // a real row, the remaining imaginary part is rounding error.
         let mut re: Vec<f64> = (0..d).map(|k| part(k, &self.re, 1.0)).collect();
         let mut im: Vec<f64> = (0..d).map(|k| -part(k, &self.im, -1.0)).collect();
         transform(&mut re, &mut im);
@@ -76,7 +77,7 @@ impl Spectrum {
     }
 }
 
-/// The transform of complex numbers of any length, in place.
+/// Transforms a complex row of any length, in place.
 fn transform(re: &mut [f64], im: &mut [f64]) {
     if re.len().is_power_of_two() { radix_two(re, im) } else { chirped(re, im) }
 }
@@ -108,8 +109,8 @@ fn radix_two(re: &mut [f64], im: &mut [f64]) {
     }
 }
 
-/// X_k = w_k sum (x_j w_j) conj(w_{k-j}) with w_j = exp(-pi i j^2 / n): a convolution, done in a power of
-/// two.
+/// X_k = w_k sum (x_j w_j) conj(w_{k-j}) with w_j = exp(-pi i j^2 / n): a convolution, computed with
+/// transforms whose length is a power of two.
 fn chirped(re: &mut [f64], im: &mut [f64]) {
     let n = re.len();
     let length = (2 * n - 1).next_power_of_two();

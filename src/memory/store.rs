@@ -1,5 +1,6 @@
-//! A store of vectors of one length: consecutive rows in memory that is allocated once, each with the inverse
-//! of its length. It finds the exact best matches of a query. Only its owner knows what the vectors mean.
+//! A store of vectors of the same dimension: consecutive rows in memory that is allocated once, and the
+//! inverse of each row's Euclidean length. It finds the exact best matches of a query. Only the owner of the
+//! store knows what the vectors mean.
 
 use super::dim::Dim;
 use super::fault::Fault;
@@ -21,9 +22,9 @@ pub const KIND: Kind = Kind { tag: *b"HRRS", name: "store of vectors", version: 
 pub struct Usage {
     /// Rows held.
     pub rows: usize,
-    /// Rows that it was made for.
+    /// Maximum number of rows.
     pub capacity: usize,
-    /// Memory, all of it allocated at the beginning.
+    /// Memory in bytes, all of it allocated when the store is created.
     pub bytes: usize,
 }
 
@@ -33,22 +34,22 @@ pub struct Store {
     dim: Dim,
     capacity: usize,
     level: Level,
-    /// Room for `capacity` rows, of which the first `count` are held.
+    /// Memory for `capacity` rows, of which the first `count` are in use.
     rows: Vec<f32>,
-    /// One over the length of each row.
+    /// One over the Euclidean length of each row.
     inverse: Vec<f32>,
     count: usize,
-    /// Number of the present content; no other content in this process has or had this number.
+    /// Identifies the current contents; no other contents in this process have or had this number.
     content: u64,
 }
 
-/// A content number that was never used before.
+/// A contents number that this process has not used before.
 fn new_content() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The contents of a file, in this order.
+/// The contents of a file, in the order of these fields.
 #[derive(Serialize, Deserialize)]
 struct Written {
     dim: u32,
@@ -58,8 +59,8 @@ struct Written {
 }
 
 impl Store {
-    /// An empty store for `capacity` rows, all memory allocated and touched now; refused if that is more than
-    /// `limit` bytes.
+    /// An empty store for `capacity` rows; allocates and touches all its memory now. Refused if that would be
+    /// more than `limit` bytes.
     pub fn new(dim: Dim, capacity: usize, limit: usize) -> Result<Store, Fault> {
         if !(1..=u32::MAX as usize).contains(&capacity) {
             return Err(Fault::Range {
@@ -73,7 +74,7 @@ impl Store {
         if wanted > limit {
             return Err(Fault::Limit { wanted, limit });
         }
-        // Ones, then zeros: the kernel maps pages of zeros only when they are first written.
+        // Filled with ones, then zeros: the kernel maps zeroed pages only when they are first written.
         let mut rows = vec![1.0; capacity * dim.get()];
         rows.fill(0.0);
         let mut inverse = vec![1.0; capacity];
@@ -81,12 +82,12 @@ impl Store {
         Ok(Store { dim, capacity, level: Level::best(), rows, inverse, count: 0, content: new_content() })
     }
 
-    /// Memory that a store takes.
+    /// Bytes of memory that a store takes.
     pub fn bytes_for(dim: Dim, capacity: usize) -> usize {
         capacity.saturating_mul((dim.get() + 1) * size_of::<f32>())
     }
 
-    /// The same store, computed with the instruction set `level`; the results are bit-identical.
+    /// The same store, which computes with the instruction set `level`; the results are bit-identical.
     pub fn at_level(mut self, level: Level) -> Store {
         self.level = level;
         self
@@ -107,7 +108,7 @@ impl Store {
         self.count == 0
     }
 
-    /// Its size, and how full the store is.
+    /// The size of the store, and how full it is.
     pub fn usage(&self) -> Usage {
         let bytes = Store::bytes_for(self.dim, self.capacity);
         Usage { rows: self.len(), capacity: self.capacity, bytes }
@@ -123,17 +124,17 @@ impl Store {
         &self.rows[..self.count * self.dim.get()]
     }
 
-    /// One over the length of each row.
+    /// One over the Euclidean length of each row.
     pub(super) fn inverse_lengths(&self) -> &[f32] {
         &self.inverse[..self.count]
     }
 
-    /// Identifies the present rows: the number changes whenever they do.
+    /// Identifies the current contents: this value changes whenever a row does.
     pub(super) fn content(&self) -> u64 {
         self.content
     }
 
-    /// Adds a vector; returns its row.
+    /// Adds a vector; returns its row number.
     pub fn push(&mut self, vector: &[f32]) -> Result<usize, Fault> {
         if self.len() == self.capacity {
             return Err(Fault::Full { capacity: self.capacity });
@@ -150,7 +151,7 @@ impl Store {
         self.write(row, vector)
     }
 
-    /// Removes a row; if it is not the last one, the last row gets its number.
+    /// Removes a row. Unless it is the last one, the last row moves into its place and gets its number.
     pub fn swap_remove(&mut self, row: usize) -> Result<(), Fault> {
         self.known(row)?;
         let (d, last) = (self.dim.get(), self.count - 1);
@@ -176,7 +177,8 @@ impl Store {
         Ok(())
     }
 
-    /// One over the length of a vector; an error if it has no usable length.
+    /// One over the Euclidean length of a vector. An error if the vector has the wrong dimension, a number
+    /// that is not finite, or no usable length.
     fn checked(&self, what: &'static str, vector: &[f32]) -> Result<f32, Fault> {
         let d = self.dim.get();
         if vector.len() != d {
@@ -189,13 +191,13 @@ impl Store {
         }
     }
 
-    /// The instructions in use.
+    /// The instruction set in use.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Compares queries (rows one after the other) with all rows: `best[i]` gets the best matches of query i.
-    /// A query without a usable length has cosine 0 with everything.
+    /// Compares queries (consecutive rows) with all stored rows: `best[i]` gets the best matches of query i.
+    /// A query without a usable length has cosine 0 with every row.
     pub fn nearest(&self, queries: &[f32], best: &mut [Best]) -> Result<(), Fault> {
         self.fits(queries, best.len())?;
         best.iter_mut().for_each(Best::clear);
@@ -209,7 +211,7 @@ impl Store {
         Ok(())
     }
 
-    /// Whether `queries` are `wanted` rows of finite numbers.
+    /// Checks that `queries` are `wanted` rows of finite numbers.
     fn fits(&self, queries: &[f32], wanted: usize) -> Result<(), Fault> {
         let d = self.dim.get();
         if queries.len() != wanted * d {
@@ -228,7 +230,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes all rows to a file, completely, or leaves the old file as it was.
+    /// Writes all rows to a file; if that fails, the old file is left as it was.
     pub fn save(&self, path: &Path) -> Result<(), FileError> {
         let written = Written {
             dim: self.dim.get() as u32,
@@ -239,7 +241,7 @@ impl Store {
         codec::save(path, KIND, &written)
     }
 
-    /// Reads a file; refused if the store that it holds would take more than `limit` bytes.
+    /// Reads a store from a file; refused if the store would take more than `limit` bytes.
     pub fn load(path: &Path, limit: usize) -> Result<Store, FileError> {
         let written: Written = codec::load(path, KIND)?;
         written.store(limit).map_err(|reason| {
@@ -256,7 +258,7 @@ impl Written {
         let (capacity, count) = (self.capacity as usize, self.count as usize);
         if count > capacity || count.checked_mul(dim.get()) != Some(self.rows.len()) {
             return Err(format!(
-                "{count} rows of {} in {} numbers for {capacity}",
+                "{count} rows of {} numbers, but {} numbers in all and a capacity of {capacity} rows",
                 dim.get(),
                 self.rows.len()
             ));

@@ -1,5 +1,5 @@
-//! Creates vectors: from a seed, unitary, inverted, raised to a power. Done once per vector, in f64, rounded
-//! to f32 at the end; allocates the spectrum.
+//! Creates vectors: random from a seed, unitary, inverse, or raised to a power. This is done once per vector,
+//! in f64, and rounded to f32 at the end; the functions allocate the spectrum.
 
 use super::dim::Dim;
 use super::fault::Fault;
@@ -7,16 +7,17 @@ use super::spectrum::Spectrum;
 use crate::base::seed::{Stream, normal, uniform};
 use std::f64::consts::TAU;
 
-/// Smallest share of the mean magnitude that a frequency of an invertible vector may have. An inverse
-/// magnifies the rounding error of its vector (6e-8 per number) by one over this share: with 1e-3, it is
-/// still accurate to 1e-4.
+/// Smallest magnitude of a frequency of an invertible vector, as a fraction of the mean magnitude. Inversion
+/// amplifies the rounding error of the vector (6e-8 per number) by at most one over this fraction: with 1e-3,
+/// the inverse is still accurate to 1e-4.
 pub const LEAST_SHARE: f64 = 1e-3;
 
-/// Below this share of the mean magnitude a frequency's phase is only rounding error, and unitary projection
-/// sets it to 0.
+/// Below this fraction of the mean magnitude, a frequency's phase is only rounding error, and unitary
+/// projection sets the phase to 0.
 const NO_PHASE: f64 = 1e-7;
 
-/// Vector `number` of the family `seed`: independent normal numbers of variance 1/d, of length 1 on average.
+/// Vector `number` of the family `seed`: independent normal numbers of variance 1/d, so that the squared
+/// length is 1 on average.
 pub fn random(seed: u64, number: u64, d: Dim) -> Vec<f32> {
     let d = d.get() as u64;
     let scale = 1.0 / libm::sqrt(d as f64);
@@ -26,8 +27,8 @@ pub fn random(seed: u64, number: u64, d: Dim) -> Vec<f32> {
 }
 
 /// Vector `number` of the unitary family `seed`: every frequency has magnitude 1 and a uniformly random
-/// phase; those that are their own counterparts have phase 0. Its length is 1, its inverse is its involution,
-/// and all its powers exist.
+/// phase, except the frequencies that are real (0, and d/2 if d is even), whose phase is 0. The vector's
+/// length is 1, its inverse is its involution, and all its powers exist.
 pub fn random_unitary(seed: u64, number: u64, d: Dim) -> Vec<f32> {
     let mut spectrum = Spectrum::flat(d.get());
     let frequencies = spectrum.re.len();
@@ -41,15 +42,15 @@ pub fn random_unitary(seed: u64, number: u64, d: Dim) -> Vec<f32> {
     row_of(&spectrum)
 }
 
-/// The identity of binding: the vector that changes nothing when it is bound.
+/// The identity of binding: any vector bound to it gives that same vector.
 pub fn identity(d: Dim) -> Vec<f32> {
     let mut row = vec![0.0; d.get()];
     row[0] = 1.0;
     row
 }
 
-/// The vector with the same phases and magnitude 1 at every frequency; a frequency without a phase gets
-/// phase 0.
+/// The vector with the same phases and magnitude 1 at every frequency; a frequency whose magnitude is too
+/// small for a meaningful phase gets phase 0.
 pub fn unitary(vector: &[f32]) -> Result<Vec<f32>, Fault> {
     let mut spectrum = checked(vector)?;
     let floor = NO_PHASE * spectrum.mean_magnitude();
@@ -62,8 +63,8 @@ pub fn unitary(vector: &[f32]) -> Result<Vec<f32>, Fault> {
     Ok(row_of(&spectrum))
 }
 
-/// The vector that, bound to this one, yields the identity. Refused where a frequency has less than
-/// [`LEAST_SHARE`] of the mean magnitude.
+/// The vector that, bound to this one, yields the identity. Refused unless the magnitude of each frequency
+/// exceeds [`LEAST_SHARE`] times the mean.
 pub fn inverse(vector: &[f32]) -> Result<Vec<f32>, Fault> {
     let mut spectrum = checked(vector)?;
     let mean = spectrum.mean_magnitude();
@@ -82,9 +83,8 @@ pub fn inverse(vector: &[f32]) -> Result<Vec<f32>, Fault> {
 
 /// The vector bound `exponent` times to itself, for any real exponent: each frequency's magnitude is raised
 /// to that power, and its phase (between -pi and pi) is multiplied by it. A negative exponent has the same
-/// condition as
-/// [`inverse`]. A non-integer exponent requires that the frequencies that are their own counterparts are not
-/// negative, because their powers would not be real.
+/// condition as [`inverse`]. For a non-integer exponent, the real frequencies (0, and d/2 if d is even) must
+/// not be negative, because their powers would not be real.
 pub fn power(vector: &[f32], exponent: f64) -> Result<Vec<f32>, Fault> {
     if !exponent.is_finite() {
         return Err(Fault::NotFinite { what: "exponent", at: 0 });
@@ -116,7 +116,7 @@ fn checked(vector: &[f32]) -> Result<Spectrum, Fault> {
     Ok(Spectrum::of(vector))
 }
 
-/// An error at the first number that is not finite.
+/// An error that names the first number that is not finite, if there is one.
 pub(super) fn finite(what: &'static str, numbers: &[f32]) -> Result<(), Fault> {
     match numbers.iter().position(|number| !number.is_finite()) {
         None => Ok(()),

@@ -1,5 +1,5 @@
-//! Access to a board's wires: opens them, claims the motors for this process, and finds the process that
-//! holds them.
+//! Access to a board's buses and lines: opens them, claims the motors for this process, and finds the process
+//! that holds them.
 
 use crate::base::plan::{Board, BusPlan, I2cNode, PwmPlan};
 use crate::base::time::MonotonicClock;
@@ -11,12 +11,12 @@ use crate::system::rt::flock::Holder;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why the wires of a board are not available.
+/// Why the buses and lines of a board are not available.
 #[derive(Clone, Debug)]
 pub enum AccessError {
-    /// The board with this name has no wires: its bus is a log.
+    /// The board with this name has no hardware: its bus is a log.
     NoWires(String),
-    /// A wire does not exist, or may not be opened.
+    /// A bus or a line does not exist, or cannot be opened.
     Closed(OpenError),
     /// The board file is for a different HAT than the one on this computer.
     WrongHat(WrongHat),
@@ -31,19 +31,20 @@ pub enum AccessError {
     },
 }
 
-/// Opens the wires of a board on Linux for a run, through the interface that the board requests.
+/// Opens the buses and lines of a board on Linux, to run the robot, through the interface that the board
+/// requests.
 pub fn open_wires(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
     let hardware = LinuxHardware::as_requested(board, Path::new("/"));
     Ok(Arc::new(hardware.map_err(AccessError::Closed)?))
 }
 
-/// Refuses a board that requests an interface which this machine does not have. Opens nothing.
+/// Refuses a board that requests an interface that this machine does not have. Opens nothing.
 pub fn check(board: &Board) -> Result<(), AccessError> {
     linux::check_access(board, Path::new("/")).map_err(AccessError::Closed)
 }
 
-/// The wires of `board` for a program that examines hardware without running the robot: those of a new
-/// simulated robot, or of this machine.
+/// The buses and lines of `board`, for a program that examines hardware without running the robot: those of a
+/// new simulated robot, or of this machine.
 pub fn open(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
     match board.bus {
         BusPlan::Sim => Ok(Arc::new(Plant::new(board, 1, &[], Arc::new(MonotonicClock)))),
@@ -52,9 +53,9 @@ pub fn open(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
     }
 }
 
-/// Claims the motors of `board` for this process alone, until the returned value is dropped; `None`: they are
-/// simulated. Any program that drives must claim them before it opens a wire. Refused if the HAT on this
-/// computer is not the board's.
+/// Claims the motors of `board` for this process alone, until the returned value is dropped; `None`: the
+/// board's bus is simulated or a log, so there is nothing to claim. A program that drives the motors must
+/// claim them before it opens a bus or a line. Refused if the HAT on this computer is not the board's.
 pub fn claim(board: &Board) -> Result<Option<Claim>, AccessError> {
     if !matches!(board.bus, BusPlan::Linux { .. }) {
         return Ok(None);
@@ -67,13 +68,13 @@ pub fn claim(board: &Board) -> Result<Option<Claim>, AccessError> {
     })
 }
 
-/// The process that has claimed the motors of `board`; `None`: none is visible. Claims nothing.
+/// The process that has claimed the motors of `board`; `None`: no such process was found. Claims nothing.
 pub fn claimed_by(board: &Board) -> Option<Holder> {
     let BusPlan::Linux { .. } = board.bus else { return None };
     LinuxHardware::open(board).ok()?.claimed_by(pwm_chip(board)).ok()?
 }
 
-/// The device in /sys of the PWM chip that makes the motors' pulses, if there is one.
+/// The device in /sys of the PWM chip that generates the motors' pulses; `None`: the board uses no such chip.
 fn pwm_chip(board: &Board) -> Option<&str> {
     match &board.pwm {
         Some(PwmPlan::Sysfs { device, .. }) => Some(device),
@@ -81,8 +82,8 @@ fn pwm_chip(board: &Board) -> Option<&str> {
     }
 }
 
-/// The process that has I2C bus `bus` of `board` open, as `ganglion (4711)`. Only root sees the processes of
-/// other users.
+/// The process that has I2C bus `bus` of `board` open, e.g. `ganglion (4711)`. Only root can see which files
+/// the processes of other users have open.
 pub fn holder(board: &Board, bus: usize) -> Option<String> {
     let node = match (&board.bus, board.i2c.get(bus).map(|plan| &plan.node)) {
         (BusPlan::Linux { .. }, Some(I2cNode::Path(path))) => PathBuf::from(path),

@@ -1,10 +1,11 @@
 //! The brain's side of the tether: one process computes the fields of many robots. Each robot has its own
 //! engine, so that robots cannot affect each other.
 //!
-//! `robots` is the table of robots, without sockets or threads; `schedule` and `admission` decide for it;
-//! `workers` are the threads that use it. `engine` is the engine of one robot with its snapshots, `boards`
-//! are the boards with which robots may join, `counters` are the counters of a robot. `sessions` has keys,
-//! joins and sessions, `network` the socket, and `status` the socket for status queries.
+//! `robots` is the table of robots, without sockets or threads; `schedule` chooses the next request,
+//! `admission` decides whether a robot may join, and `workers` are the threads that use the table. `engine`
+//! is the engine of one robot with its snapshots, `boards` are the boards with which robots may join,
+//! `counters` are the counters of a robot. `sessions` has keys, joins and sessions, `network` the socket, and
+//! `status` the socket for status queries.
 
 pub mod admission;
 pub mod boards;

@@ -1,7 +1,7 @@
-//! The control socket of a running robot: arm, disarm, stop, status. On this Unix socket, each connection
-//! carries one line of JSON in and one line of JSON out. The serving thread takes no part in driving: it sets
-//! the flags that the tick reads once per slot, and reads the loop status that the tick writes. Processes of
-//! the socket's owner and group may use it.
+//! The control socket of a running robot: arm, disarm, stop, status, orders. Each connection to this Unix
+//! socket carries one request and one answer, each a line of JSON. The serving thread takes no part in
+//! driving: it sets the flags that the tick reads once per slot, and reads the loop status that the tick
+//! writes. Processes of the socket's owner and group may use the socket.
 //!
 //! A stop or a disarm takes effect even if its caller goes away. A request to arm counts only while its
 //! caller waits for it, at most half a second: a request that was reported as failed never arms the robot
@@ -48,7 +48,7 @@ pub enum Ask {
     Stop,
     /// Only report the status.
     Status,
-    /// Do the task of the request: go somewhere, stand, wander.
+    /// Carry out the task in the request: go to places, patrol, stand or wander.
     Go,
 }
 
@@ -61,7 +61,7 @@ pub struct Request {
     /// The place, in metres, around which to read the map; `None`: where the robot is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<[f64; 2]>,
-    /// Leave the map out: decoding takes some milliseconds, too long to ask for ten times a second.
+    /// Leave the map out: decoding it takes some milliseconds, too long for ten requests a second.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub without_map: bool,
     /// Add slices through the field (six kilobytes).
@@ -73,7 +73,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A request that asks for nothing else.
+    /// The request `ask` without any options.
     pub fn plain(ask: Ask) -> Request {
         Request { ask, near: None, without_map: false, with_slices: false, task: None }
     }

@@ -53,11 +53,11 @@ pub struct Hold {
 
 impl Hold {
     /// The line that `plan` names on `board`. `None`: the board does not have it; the board check refuses
-    /// that.
+    /// such a board.
     pub fn of(board: &Board, plan: &GuardPlan) -> Option<Hold> {
         match plan.holds {
             GuardHold::Reset => {
-                // Active low: at high level the controller runs.
+                // The reset is active low: at high level the controller runs.
                 board.mcu.as_ref().map(|mcu| Hold { line: mcu.reset, on_high: true, kind: plan.holds })
             }
             GuardHold::Enable => board.enable.as_ref().map(|enable| Hold {
@@ -73,10 +73,10 @@ impl Hold {
         on == self.on_high
     }
 
-    /// How long confirmed commands may be missing after the line went on. A controller that comes out of
-    /// reset has no pulse on any motor and takes 220 ms to start; then its servos start one after another,
-    /// 150 ms apart. This is twice the time for four of them, because a self-test may come first. An enabled
-    /// driver chip is ready at once and gets only the usual timeout.
+    /// How long confirmed commands may be missing after the line goes on. A controller that comes out of
+    /// reset outputs no pulse to any motor and takes 220 ms to start; then its servos start one after
+    /// another, 150 ms apart. The limit is about three times the 670 ms that four servos need, because a
+    /// self-test may come first. An enabled driver chip is ready at once and gets only the usual timeout.
     pub fn settle(&self, timeout: Span) -> Span {
         match self.kind {
             GuardHold::Reset => Span::from_millis(2_000),

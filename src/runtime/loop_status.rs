@@ -1,7 +1,7 @@
-//! The loop's status: what the tick writes in every slot for the threads that watch it (guard heartbeat,
-//! watchdog, control socket). Only the tick writes it, with plain stores, except for the counter of the
-//! motors' bus, which that bus's thread advances. Any thread may read it. Each value is consistent; two of
-//! them may be a slot apart.
+//! The loop's status: what the tick writes in every slot for the threads that watch the loop (guard
+//! heartbeat, watchdog, control socket). Only the tick writes it, with plain stores, except for the counter
+//! of the motors' bus, which that bus's thread advances. Any thread may read it. Each value is read
+//! atomically, but two values may come from different slots.
 
 use crate::decision::mode::{ArmRefusal, Disarm, Mode};
 use std::sync::Arc;
@@ -51,7 +51,8 @@ pub struct LoopStatus {
 }
 
 impl LoopStatusCell {
-    /// Writes the status of one slot. The slot number is written last: a reader that sees it sees the rest.
+    /// Writes the status of one slot. The count of slots is written last: a reader that sees it also sees the
+    /// other values of that slot, or newer ones.
     pub(crate) fn store(&self, status: &LoopStatus) {
         self.skipped.store(status.skipped, Ordering::Relaxed);
         self.confirmed.store(status.confirmed, Ordering::Relaxed);
@@ -95,7 +96,7 @@ impl LoopStatus {
         ["armed", "degraded"].contains(&Mode::name_of(self.mode))
     }
 
-    /// The bit number of a latched cause.
+    /// The bit number of the latched cause, if `mode` has one.
     pub(crate) fn latched_in(mode: Mode) -> Option<u8> {
         match mode {
             Mode::Latched { cause } => Some(cause as u8),

@@ -1,6 +1,7 @@
 //! The process that rebinds the drivers of I2C adapters for a runtime that lacks the permission: one thread
 //! that waits for a request, lets the [`Rebinder`] of its board decide and act, and answers. It runs as root
-//! so that the runtime need not. It opens no bus, drives no line and writes only two files of a driver.
+//! so that the runtime need not. It opens no bus, drives no line and writes only a driver's two files
+//! `bind` and `unbind`.
 
 use crate::base::time::{Clock, Span};
 use crate::hardware::bus::linux::{Grant, LONGEST_REQUEST, Rebinder};

@@ -34,11 +34,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Maximum number of readings in a slot: the total capacity of a tick's inlets, which is more than a
+/// Maximum number of readings in a slot: more than all inlets of a tick hold together, and more than a
 /// recording keeps.
 const READINGS: usize = 1 << 15;
 
-/// A guard that always answers.
+/// The status of a healthy guard.
 const WELL: GuardStatus =
     GuardStatus { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
 
@@ -96,7 +96,7 @@ impl fmt::Display for Missing {
             Missing::Checkpoint { index, unfit } => {
                 write!(f, "the checkpoint before slot {index} does not match this board at {unfit}")
             }
-            Missing::Misfit { index, what } => write!(f, "slot {index} is from another board: {what}"),
+            Missing::Misfit { index, what } => write!(f, "slot {index} does not fit this board: {what}"),
         }
     }
 }
@@ -221,8 +221,8 @@ impl Replay {
         self.gaps
     }
 
-    /// Runs `step` through the tick. `lost`: how many slots were lost after this one, as the next slot
-    /// reports.
+    /// Runs the tick on `step` and compares the result. `lost`: how many slots were lost between this one and
+    /// the next, from the next slot's record.
     pub fn step(&mut self, step: &Step, lost: u64) -> Replayed {
         let slot = &step.slot;
         match self.begin(step) {
@@ -269,7 +269,7 @@ impl Replay {
         }
     }
 
-    /// Whether `slot` is the first of a run or the one after the last.
+    /// Checks that `slot` is the first of a run or the one that follows the last.
     fn follows(&mut self, slot: &Slot) -> Result<(), Missing> {
         let index = slot.index;
         let Some(last) = self.last.replace(index) else {

@@ -5,7 +5,7 @@ use crate::base::time::Instant;
 use crate::decision::mode::Asked;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The requests. Read once a slot.
+/// The requests. The tick reads them once per slot.
 #[derive(Debug, Default)]
 pub struct Requests {
     /// Stop and stay stopped: Ctrl-C, SIGTERM, the end of the run.
@@ -35,7 +35,7 @@ impl Requests {
         }
     }
 
-    /// Takes the requests at `now`; a request to disarm or to arm counts once.
+    /// Takes the requests at `now`; a request to disarm or to arm takes effect once.
     pub(crate) fn take(&self, now: Instant) -> Asked {
         let arm = self.arm.swap(false, Ordering::AcqRel);
         let until = self.arm_until.load(Ordering::Acquire);

@@ -1,8 +1,9 @@
-//! Assembles a robot: a checked board, a clock, the workers and the tick, connected by rings and slots. This
-//! is the only place that knows every part; it decides nothing. `runner.rs` runs the robot.
+//! Assembles a robot from a checked board and a clock: the workers and the tick, connected by ring buffers
+//! and triple buffers. This is the only place that knows every part; it decides nothing. `runner.rs` runs the
+//! robot.
 //!
-//! `wire_up` puts a worker on each wire, simulated or real; `devices` knows which sensors share a chip;
-//! `computer` replaces the kernel's files in a simulation.
+//! `wire_up` creates the workers for the buses and lines, simulated or real; `devices` knows which sensors
+//! share a chip; `computer` replaces the kernel's files in a simulation.
 
 mod computer;
 mod devices;
@@ -198,7 +199,7 @@ pub struct Robot {
     pub feed: Option<Feed>,
     /// The map, for queries.
     pub recollection: Option<Recollection>,
-    /// Stop requests.
+    /// Requests from users, signals and the guard.
     pub requests: Arc<Requests>,
     /// The loop's status.
     pub loop_status: Arc<LoopStatusCell>,
@@ -235,8 +236,8 @@ impl Robot {
         let link_words = options.tether.as_ref().map(|tether| tether.words.clone());
         let is_remote = link_words.is_some();
         room::demand(memory_needed(board, is_remote)).map_err(BuildError::Room)?;
-        // The engine is built first, because that is slow and fault times count from when the simulator is
-        // made.
+        // The engine is built first, because building it is slow, and fault times count from the creation of
+        // the simulator.
         let resume = options.resume.as_ref();
         let has_device = options.device.is_some();
         let before = Before { device: options.device, cycle: options.around, tether: options.tether };
@@ -375,13 +376,13 @@ fn brain(
     Brain::resume(board, readout, resume, before, clock).map_err(BuildError::Brain)
 }
 
-/// A function that copies the map for a snapshot, on the thread that writes it.
+/// A function that copies the map for a snapshot; the snapshot writer calls it.
 fn copied(recollection: &Recollection) -> CopyMap {
     let recollection = recollection.clone();
     Box::new(move |places| recollection.with(|map| map.save(places)))
 }
 
-/// Puts the engine on its worker and returns the tick's end of the link.
+/// Creates the worker that runs the engine, and returns the tick's end of the link.
 fn link_field(
     board: &Board,
     brain: Brain,

@@ -1,6 +1,6 @@
 //! Runs a robot: on threads in real time, or stepped in virtual time. Both end the same way: a stop is
 //! requested, the stop command goes out on the wire, the workers end, and only then are the figures taken. A
-//! panic in any thread also ends a run: the motors' worker stops them, and the run reports which thread
+//! panic in any thread also ends a run: the motor worker stops the motors, and the run reports which thread
 //! panicked.
 
 use crate::base::plan::RtPlan;
@@ -19,12 +19,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Slots between the stop request and the end: enough to decide, write and confirm the stop after a poll that
+/// Slots between the stop request and the end: enough to decide, write and confirm the stop, even if a poll
 /// is already on the bus.
 const STOP_SLOTS: u64 = 10;
 /// Time from the start of the threads to the first slot, in which they request priorities and lock memory.
 pub const START_UP: Span = Span::from_millis(50);
-/// How often the slow thread drains the trace; the ring buffer holds four seconds at 1 kHz.
+/// How often the calling, non-real-time thread drains the trace; the ring buffer holds four seconds at 1 kHz.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
 
 /// How a run ended.
@@ -114,9 +114,9 @@ impl std::fmt::Display for RunnerError {
 
 impl std::error::Error for RunnerError {}
 
-/// Runs `robot` on threads in real time until `until` or until `interrupted`. The calling thread is the slow
-/// one: it drains the trace and calls `watch`. However this function ends, even by a panic in `watch`, it
-/// stops the motors and ends every thread, with a bounded wait for both.
+/// Runs `robot` on threads in real time until `until` or until `interrupted`. The calling thread is not a
+/// real-time thread: it drains the trace and calls `watch`. However this function ends, even by a panic in
+/// `watch`, it stops the motors and ends every thread, with a bounded wait for both.
 pub fn run(
     robot: Robot,
     clock: &Arc<dyn Clock>,
@@ -276,7 +276,8 @@ fn drain(
     }
 }
 
-/// Decides when a run ends: some slots after a given time or a request, so that the stop command gets out.
+/// Decides when a run ends: [`STOP_SLOTS`] slots after a given time or a request, so that the stop command
+/// still goes out.
 struct StopPlan {
     until: Instant,
     slots_left: Option<u64>,

@@ -26,8 +26,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 pub use verdict::{Pulled, Runtime, StopFindings, Threat};
 
-/// How often the stop is written before a line is pulled: brush noise can spoil one write, but is unlikely to
-/// spoil three.
+/// Maximum number of attempts to write the stop before a line is pulled: brush noise can spoil one write, but
+/// is unlikely to spoil three.
 const TRIES: usize = 3;
 /// A live runtime answers within two slots, or reports after half a second that its loop is not running.
 const DISARM_TIMEOUT: Duration = Duration::from_millis(700);
@@ -68,7 +68,8 @@ pub enum StepError {
 }
 
 /// Runs every step and returns the findings. `digest`: BLAKE3 of the board's effective values; `control` and
-/// `guard`: sockets of the runtime and of the guard; `lasting`: the guard remembers the stop.
+/// `guard`: sockets of the runtime and of the guard; `lasting`: if no runtime is connected to the guard, the
+/// stop applies to the next one.
 pub fn stop(
     board: &Board,
     digest: blake3::Hash,
@@ -111,7 +112,7 @@ fn disarm(socket: &Path, digest: &str) -> Runtime {
                 false => reply.status.board,
             },
             pid,
-            // A latched robot has also stopped, until it is disarmed once more.
+            // A latched robot has also stopped, and cannot drive before it is disarmed again.
             disarmed: match reply.done || reply.status.latched.is_some() {
                 true => Ok(()),
                 false => Err(reply.why),
@@ -201,7 +202,7 @@ struct Pending<T> {
     result: crossbeam_channel::Receiver<Result<T, StepError>>,
 }
 
-/// Starts `work` on a thread, because a transfer that hangs cannot be canceled, only abandoned.
+/// Starts `work` on a thread, because a transfer that hangs cannot be cancelled, only abandoned.
 fn begin<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> Result<T, StepError> + Send + 'static,
@@ -266,7 +267,7 @@ mod tests {
                     self.driven.lock().unwrap().push((used.line, high));
                 }
             }
-            // The simulated robot has no such line.
+            // The simulated robot has no enable line.
             let rest: Vec<LineUse> = lines.iter().copied().filter(|used| used.line != ENABLE).collect();
             let inner = Hardware::gpio(&self.plant, owner, &rest)?;
             Ok(Box::new(RecordingLines { inner, driven: self.driven.clone() }))

@@ -75,7 +75,7 @@ impl Check {
     fn skipped(what: &str, found: String) -> Check {
         Check::new(what, Verdict::Skipped, found)
     }
-    /// A failure if the board requires it, otherwise a warning.
+    /// A failure if the board requires what is missing, otherwise a warning.
     fn missing(what: &str, required: bool, found: String, fix: &str) -> Check {
         if required { Check::failed(what, found, fix) } else { Check::warned(what, found, fix) }
     }
@@ -103,9 +103,10 @@ pub enum Afterwards {
     AsFound,
 }
 
-/// Checks the hardware of `board` through `hardware`; `/proc` and `/sys` are looked up in `root`. Takes at
-/// most a second, mostly for set-ups and resets; every wait is bounded. Wires are held only while they are
-/// checked. Returns the checks, and the board with the address at which its controller was found.
+/// Checks the hardware of `board` through `hardware`; `/proc` and `/sys` are looked up in `root`. Takes less
+/// than a second if nothing is wrong, mostly for set-ups and resets; every wait is bounded. Wires are held
+/// only while they are checked. Returns the checks, and the board with the address at which its controller
+/// was found.
 pub fn self_test(
     board: &Board,
     hardware: &dyn Hardware,

@@ -1,6 +1,6 @@
 //! The runtime as a service: what it reports to systemd, and when. It is ready once every part that arming
 //! needs works, whatever is around the robot; it is alive while the loop *and* the thread of the motors' bus
-//! advance. The slow thread reports, because a message is a system call that may wait.
+//! advance. A non-real-time thread sends the reports, because a message is a system call that may block.
 //!
 //! Does nothing if no service manager listens (`NOTIFY_SOCKET` is not set).
 
@@ -13,7 +13,7 @@ use sd_notify::NotifyState;
 const FIRST_SLOTS: u64 = 10;
 /// Minimum interval between updates of the status line; people cannot read faster.
 const STATUS_EVERY: Span = Span::from_millis(500);
-/// Longest status line: systemd shows one line.
+/// Maximum length of the status line, bytes: systemd shows one line.
 const LONGEST_STATUS: usize = 200;
 
 /// Reasons against arming that also mean the robot is not ready. A reflex is not among them: a robot that
@@ -41,7 +41,7 @@ pub enum Notice<'a> {
     Status(&'a str),
     /// The runtime is alive.
     Watchdog,
-    /// It is ending.
+    /// The runtime is ending.
     Stopping,
     /// Startup may take this long from now.
     Extend(Span),
@@ -55,7 +55,7 @@ pub struct Service {
     send: Send,
     /// Half of the watchdog timeout; `None`: there is no watchdog.
     every: Option<Span>,
-    /// Slots and beats of the bus at the last keep-alive.
+    /// Counts of slots and of the bus thread's heartbeats at the last keep-alive.
     shown: (u64, u64),
     due: Instant,
     ready: bool,
@@ -115,14 +115,15 @@ impl Service {
         self.send_watchdog(status, now);
     }
 
-    /// The end has begun.
+    /// Reports once that the run is ending.
     pub fn stop(&mut self) {
         if !std::mem::replace(&mut self.stopping, true) {
             (self.send)(Notice::Stopping);
         }
     }
 
-    /// Sends a keep-alive, if one is due and loop and bus have advanced since the last.
+    /// Sends a keep-alive if one is due, and the loop and the bus thread have both advanced since the last
+    /// one.
     fn send_watchdog(&mut self, status: &LoopStatus, now: Instant) {
         let Some(every) = self.every else { return };
         let (slots, bus) = self.shown;

@@ -38,11 +38,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The longest time that building a robot takes: a GPU's driver may first have to compile the kernels, for
-/// which the program waits a minute.
+/// which the program waits up to a minute.
 const BUILDING: Span = Span::from_millis(120_000);
 
 /// A sound robot is ready after its `settle_ms` and the first results of its field: within a second, or a few
-/// seconds if a GPU must be opened first. A part that is not ready by now is missing.
+/// seconds if a GPU must be opened first. A part that is not ready within this time counts as missing.
 pub const READY_WITHIN: Span = Span::from_millis(30_000);
 /// How often the status is written to the recording.
 const STATUS_EVERY: Span = Span::from_millis(1_000);
@@ -75,7 +75,7 @@ pub struct Session<'a> {
     pub recording: Option<&'a Recording>,
 }
 
-/// Why a run could not begin; the motors have not moved.
+/// Why a run could not begin, or never became ready; the motors have not moved.
 #[derive(Debug)]
 pub enum SessionError {
     /// The board with this name is for another machine.
@@ -90,7 +90,7 @@ pub enum SessionError {
     NoGuard(PathBuf, Option<GuardRefusal>),
     /// The failed checks of the self-test.
     Unfit(Vec<Check>),
-    /// It ran for this long and was never ready, for these reasons. The run has ended with its motors
+    /// The robot ran for this long and was never ready, for these reasons. The run has ended with the motors
     /// stopped.
     NotReady(Span, Vec<&'static str>),
     /// The robot cannot be built.
@@ -130,7 +130,8 @@ pub fn step(
 }
 
 impl Session<'_> {
-    /// Runs the robot. The slow thread calls `watch`, and drops it before it handles the end.
+    /// Runs the robot. The calling, non-real-time thread calls `watch`, and drops it before it evaluates how
+    /// the run ended.
     pub fn run(
         self,
         mut options: Options,
@@ -264,7 +265,7 @@ fn begin_auto_arm(board: &Board, control: Option<&Path>, hold: &Hold, sources: &
     auto_arm
 }
 
-/// Reports to the service manager, on the slow thread.
+/// Reports to the service manager, on a non-real-time thread.
 fn report_to(service: &mut Service, sources: &Sources, now: Instant) {
     let status = sources.loop_status.load();
     let ready = service.is_ready();
@@ -298,8 +299,8 @@ fn note_disarm(before: &mut Option<Disarm>, now: Option<Disarm>) {
 }
 
 /// Opens the control socket. If none was named, tries the default path and continues without a socket if that
-/// fails. A real robot does not run while another runtime uses the default path, because callers there would
-/// reach the other one.
+/// fails. A real robot does not run while another runtime uses the default path, because callers would reach
+/// that runtime instead.
 fn open_server(
     board: &Board,
     (named, default): (Option<&Path>, &Path),
@@ -364,7 +365,7 @@ mod tests {
         let other = control::listen_at(&path).unwrap();
         assert!(matches!(open(&real, None), Err(SessionError::Occupied(..))));
         assert!(matches!(open(&sim, None), Ok(false)), "it runs without a socket");
-        assert!(matches!(open(&sim, Some(&path)), Err(SessionError::Control(..))), "it was named");
+        assert!(matches!(open(&sim, Some(&path)), Err(SessionError::Control(..))), "the socket was named");
         drop(other);
         assert!(matches!((open(&real, None), open(&sim, None)), (Ok(true), Ok(true))));
         std::fs::remove_file(path.with_extension("lock")).unwrap();

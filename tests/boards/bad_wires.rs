@@ -176,11 +176,11 @@ fn values_of_one_chip_must_agree_on_its_settings() {
     assert_eq!(generic(&format!("{LABEL}{roll}{rest}")), [""; 0], "one line, three values");
     one(
         &format!("{LABEL}{roll}{}", rest.replace("ready = 4\n[[", "ready = 5\n[[")),
-        "sensor.pitch.ready: the mpu6050 at 0x68 is one chip, but sensor.roll states another ready than this (5)",
+        "sensor.pitch.ready: the mpu6050 at 0x68 is one chip, but sensor.roll states a different ready (here: 5)",
     );
     one(
         "[[sensor]]\nname = \"current\"\nshunt_ohms = 0.01\n",
-        "sensor.battery states another shunt_ohms than this (0.01)",
+        "sensor.battery states a different shunt_ohms (here: 0.01)",
     );
     one(
         "[[sensor]]\nname = \"pitch\"\nquantity = \"roll\"\n",

@@ -163,7 +163,7 @@ fn capacities() -> Vec<(&'static str, Counts, Counts, String)> {
             "things of the map",
             Counts { recalls: MOST_THINGS, ..FEW },
             Counts { recalls: MOST_THINGS + 1, ..FEW },
-            format!("found 17 of \"recall\"; allowed: at most {MOST_THINGS}"),
+            format!("found 17 recall sensors; allowed: at most {MOST_THINGS}"),
         ),
         one(
             "rules",

@@ -201,7 +201,7 @@ fn the_gpu_is_measured_and_the_choice_is_reported_and_kept() {
     assert_eq!((on_gpu("host"), on_gpu("gpu")), (2 * 4, 2 * 5), "a store is on the GPU in any case");
     assert_compared(&object);
     let choice = |object: &Value| object["choices"][0][1].as_str().unwrap_or_default().to_string();
-    assert!(choice(&object).starts_with("measured now; bind, rows here: "), "{}", choice(&object));
+    assert!(choice(&object).starts_with("measured now; bind, rows in host memory: "), "{}", choice(&object));
     assert!(choice(&bench(&[])).starts_with("measured at an earlier start; "));
     let dispatched = |object: &Value| -> Vec<(u64, bool, bool)> {
         let cells = object["dispatched"].as_array().expect("a list").iter();

@@ -56,7 +56,7 @@ pub const ROWS: &[Row] = &[
     // ---- the long row; first, because its guest is busy with it while the others do the rest
     row(
         "soak",
-        "ten minutes at 100 Hz: the grid adds up, nothing drifts, nothing leaks",
+        "ten minutes at 100 Hz: slots run and skipped add up, nothing drifts, nothing leaks",
         Course::Soak(600),
         "a relative sleep, a skipped slot without a count, a buffer that grows",
     ),
@@ -168,7 +168,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "mcu-unplugged",
-        "a controller that is off the bus but keeps pulsing is cut by another line, and comes back",
+        "a controller off the bus that keeps pulsing is stopped through another line, and comes back",
         back(Trouble::McuUnplugged, 2000, Limit::Period, BUS),
         NO_RESET,
     ),
@@ -321,7 +321,7 @@ pub const ROWS: &[Row] = &[
         "echo-none-long",
         "the same with a module that holds its line for 200 ms and ignores triggers meanwhile",
         rides(Trouble::Echo(Echo::Open(200))),
-        "three pings are busy, and the age limit passes",
+        "three pings find the line busy, and the age limit passes",
     ),
     row(
         "button-pressed",
@@ -417,7 +417,7 @@ pub const ROWS: &[Row] = &[
         "reset-left-low",
         "commands that inspect a robot with a stopped guard see its controller, and leave it in reset",
         Course::LeftInReset,
-        "no process holds the line that a stopped guard left low, and the commands see an empty bus",
+        "the commands do not release the line that a stopped guard left low, and see an empty bus",
     ),
     // ---- the service
     row(
@@ -434,27 +434,27 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "service-killed",
-        "a killed process leaves stopped motors and is started again",
+        "a killed process leaves the motors stopped and is started again",
         Course::Service(Service::Kill),
         "no safe-stop after the kill, no restart, or a restart that arms by itself",
     ),
     row(
         "service-bad-board",
-        "with a wrong board file it exits once, with 78",
+        "with a wrong board file the runtime exits once, with 78",
         Course::Service(Service::BadBoard),
-        "it is started again and again",
+        "the runtime is started again and again",
     ),
     row(
         "service-refused",
-        "without a permission it reports which one, and does not drive",
+        "a runtime that lacks a permission reports which one, and does not drive",
         Course::Service(Service::Refused),
-        "it runs as root",
+        "the runtime runs as root",
     ),
     row(
         "service-silent",
-        "with a controller that never answers it exits with 69 and the likely reasons, and systemd gives up",
+        "if its controller never answers, the runtime exits with 69 and the likely reasons; systemd gives up",
         Course::Service(Service::Silent),
-        "it waits for ever silently, or is restarted for ever",
+        "the runtime waits for ever silently, or is restarted for ever",
     ),
     row(
         "service-hostile",
@@ -464,7 +464,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "service-wedged",
-        "a bus that only a rebind of its driver frees is freed for a runtime that is not root",
+        "a bus that only a rebind of its driver can free is freed for a runtime that is not root",
         Course::Service(Service::HungBus),
         "the recovery step is configured, but no process may take it; or the runtime's user writes to the driver",
     ),

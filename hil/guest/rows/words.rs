@@ -23,7 +23,7 @@ impl Course {
                 format!("holds = \"reset\"; {}; {ms} ms: {}", trouble.text(), end.text())
             }
             Course::LeftInReset => {
-                "holds = \"reset\", guard stopped: `probe`, `doctor --test`, `calibrate` see it, no motor moves, low again".into()
+                "holds = \"reset\", guard stopped: `probe`, `doctor --test`, `calibrate` see it, no motor moves, line low again".into()
             }
             Course::Kills(times, limit) => format!("{times} times: stopped within {}", limit.text()),
             Course::Loop(Loop { loaded, urgent, gate_us: [least, aim], .. }) => {
@@ -33,7 +33,7 @@ impl Course {
                     false => format!("200 times, {with}, no FIFO: a p99 above {least} us is caught"),
                 }
             }
-            Course::Floor(_) => "printed with the loops; the only gate is +10 % of the baseline".into(),
+            Course::Floor(_) => "printed with the loops; the only gate is the baseline + 10 %".into(),
             Course::Verb(samples) => {
                 format!("line 20 wired to 21, the left motor to 22, {samples} times: its own verdict, 10 ms")
             }
@@ -64,7 +64,7 @@ impl Service {
                 "rebind = true; the bus hangs until its driver is rebound: stopped within 100 ms, freed by ganglion-rebind, drives again; the runtime's user itself is refused"
             }
             Service::Hostile => {
-                "signals, rm, mv, ln and a second guard by its user: all refused, and the robot drives on; the rights of the guard's own user work"
+                "signals, rm, mv, ln and a second guard by the runtime's user: all refused, and the robot drives on; the guard's own user has its rights"
             }
         }
     }

@@ -17,12 +17,12 @@ pub struct MotorPlan {
     pub slew_per_s: f32,
 }
 
-/// The line that enables the motors' current: while it is off, the motors are stopped, whatever is written to
-/// their controller.
+/// The line that enables the motor current. While the line is off, the motors are stopped, whatever is
+/// written to their controller.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EnablePlan {
-    /// The line. A resistor on the board must pull the line to its off level, so that it goes off when its
-    /// owner dies.
+    /// The line. A resistor on the board must pull the line to its off level, so that the line goes off when
+    /// the process that drives it dies.
     pub line: Line,
     /// Level that lets the motors run.
     pub on_high: bool,
@@ -35,7 +35,7 @@ pub struct MotionPlan {
     pub full_speed: f32,
     /// Distance between the axles, metres.
     pub wheelbase: f32,
-    /// Time constant of the speed.
+    /// Time constant with which the speed follows the command.
     pub lag: Span,
     /// Distance between the front wheels, metres; only reports need it.
     pub track: Option<f32>,
@@ -43,24 +43,26 @@ pub struct MotionPlan {
     pub body: Option<[f32; 2]>,
 }
 
-/// How the robot backs off from an edge or an obstacle.
+/// How the robot backs off from an edge or an obstacle, and turns afterwards.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BackingPlan {
-    /// After backing off, the robot turns to one side until its heading has changed by this many radians,
+    /// Angle by which the robot turns to one side after backing off, radians.
     pub turn_rad: f32,
-    /// or until this time has passed.
+    /// A turn that takes longer than this is given up.
     pub turn_time: Span,
     /// When an obstacle ahead goes out of sight, the robot turns this many radians further, because the
-    /// obstacle may be beside it.
+    /// obstacle may now be beside the robot.
     pub pass_rad: f32,
     /// If an obstacle was nearer than this when it went out of sight, metres, the robot does not steer
     /// towards it until it has passed the obstacle.
     pub pass_m: f32,
-    /// Smallest drive command during such turns, 0..=1.
+    /// Smallest magnitude of the drive command during such turns, and while the robot backs off before one,
+    /// 0..=1.
     pub floor: f32,
     /// Length of the path that the robot remembers, metres.
     pub trail_m: f32,
-    /// Length of free path behind the robot that the person who arms it guarantees, metres.
+    /// Length of the stretch behind the robot that is free when the robot is armed, metres; the person who
+    /// arms it guarantees that.
     pub start_m: f32,
 }
 
@@ -82,9 +84,10 @@ pub enum MotorKind {
         pwm: u8,
         /// Direction line.
         dir: Line,
-        /// The motor is mounted mirrored: forward is direction high instead of low.
+        /// The motor is mounted mirrored: the direction line is high for forward instead of low.
         mirrored: bool,
-        /// Smallest duty that turns the motor (0..1): requests above zero map to this..1.
+        /// Smallest duty cycle that turns the motor (0..1): requests above zero map to the range from this
+        /// to 1.
         min_duty: f32,
     },
     /// Two PWMs, one per direction (Robot HAT v5, TC618S).
@@ -93,7 +96,7 @@ pub enum MotorKind {
         forward: u8,
         /// PWM channel that drives backward.
         backward: u8,
-        /// Smallest duty that turns the motor (0..1).
+        /// Smallest duty cycle that turns the motor (0..1).
         min_duty: f32,
     },
     /// A hobby servo, 500..2500 us over 180 degrees at 50 Hz.
@@ -144,7 +147,7 @@ impl MotorKind {
 /// The Robot HAT's microcontroller, as the board file describes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct McuPlan {
-    /// 7-bit I2C address: the first in the board file, until it is known which of the addresses answers.
+    /// 7-bit I2C address: the first one in the board file, until it is known which one answers.
     pub address: u8,
     /// Further addresses in the board file, in the order in which they are tried.
     pub others: [Option<u8>; McuPlan::OTHERS],
@@ -157,10 +160,10 @@ pub struct McuPlan {
 }
 
 impl McuPlan {
-    /// Addresses besides the first: the vendor's library tries three for pulses.
+    /// Maximum number of further addresses; the vendor's library tries three in all for pulses.
     pub const OTHERS: usize = 3;
 
-    /// Every address at which it may answer, in the order in which they are tried.
+    /// Every address at which the microcontroller may answer, in the order in which they are tried.
     pub fn addresses(&self) -> impl Iterator<Item = u8> {
         std::iter::once(self.address).chain(self.others.into_iter().flatten())
     }
@@ -196,15 +199,14 @@ pub enum PwmPlan {
         address: u8,
         /// Frequency of all channels in Hz, 24..=1526.
         hz: f32,
-        /// Its output-enable input (active low), if wired: high at start and on a stop.
+        /// Its output-enable input (active low), if wired: driven high at start and on a stop.
         output_enable: Option<Line>,
     },
-    /// The computer's own PWM, in sysfs; channels have the chip's numbers.
+    /// The computer's own PWM, through sysfs; channels are numbered as on the PWM chip.
     Sysfs {
-        /// A part of the name of the chip's device (`1f00098000.pwm`), because chip numbers differ between
-        /// kernels.
+        /// Part of the chip's device name (`1f00098000.pwm`), because chip numbers differ between kernels.
         device: String,
-        /// Frequency of drive motors' channels in Hz (servos always run at 50).
+        /// PWM frequency of the drive motors' channels in Hz (servos always run at 50 Hz).
         hz: f32,
     },
 }

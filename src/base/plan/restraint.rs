@@ -1,6 +1,7 @@
-//! What one cause allows, and what several allow together.
+//! How much motion one cause allows, and how much several causes allow together.
 
-/// What a restraint allows. Ordered: a later restraint is tighter, and so is a smaller share.
+/// The motion that a cause allows, ordered from loose to tight: a later variant is tighter, and a smaller
+/// share is tighter than a larger one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Restraint {
     /// Everything.
@@ -52,11 +53,11 @@ impl PartialOrd for Restraint {
     }
 }
 
-/// What several restraints allow together. No single [`Restraint`] can express it: a low battery (`Slow`) and
-/// an obstacle (`NoForward`) together allow only slow driving backwards.
+/// What several restraints allow together. A single [`Restraint`] cannot always express that: a low battery
+/// (`Slow`) and an obstacle (`NoForward`) together allow only slow driving backwards.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Limits {
-    /// Largest share of full scale that drive motors may turn forwards, 0..=1.
+    /// Largest share of full scale at which drive motors may turn forwards, 0..=1.
     pub forward: f32,
     /// The same backwards, 0..=1.
     pub backward: f32,
@@ -101,7 +102,7 @@ mod tests {
         ];
         for (index, looser) in loose_to_tight.iter().enumerate() {
             for tighter in &loose_to_tight[index + 1..] {
-                assert!(tighter > looser, "{tighter:?} over {looser:?}");
+                assert!(tighter > looser, "{tighter:?} is not tighter than {looser:?}");
             }
         }
     }

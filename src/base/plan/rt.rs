@@ -3,9 +3,10 @@
 /// Real-time settings of a board.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RtPlan {
-    /// Whether a refusal ends the program (exit 77) instead of only being reported.
+    /// Whether a request that the system refuses ends the program (exit 77) instead of only being reported.
     pub strict: bool,
-    /// SCHED_FIFO priority of the tick thread (bus: +5, field: none); 0 requests none.
+    /// SCHED_FIFO priority of the tick thread; 0 requests none. Bus threads get 5 more; the field's thread is
+    /// not real-time.
     pub priority: u8,
     /// Core of the tick thread; `None`: any.
     pub cpu: Option<usize>,

@@ -13,7 +13,7 @@ pub enum Trip {
 }
 
 impl Trip {
-    /// Where it trips.
+    /// The value at which it trips.
     pub fn limit(self) -> f32 {
         match self {
             Trip::Below(limit) | Trip::Above(limit) => limit,
@@ -54,15 +54,15 @@ pub struct Rule {
     pub channel: usize,
     /// When it trips.
     pub trip: Trip,
-    /// The value that must be passed in the other direction before it clears (hysteresis).
+    /// The rule clears only when the sample's worst-case value has passed this on its way back (hysteresis).
     pub clear: f32,
     /// The rule stays tripped for at least this long.
     pub hold: Span,
-    /// By the time its sensor works again, the obstacle may be under the robot. So the rule also stays
-    /// tripped until the robot has backed away: for this long at full speed, longer at lower speed.
+    /// When the sensor's value is good again, what tripped the rule may be under the robot. So the rule also
+    /// stays tripped until the robot has backed away: for this long at full speed, longer at lower speed.
     pub retreat: Span,
     /// What the rule allows while it is tripped.
     pub restraint: Restraint,
-    /// Stays tripped until the robot is disarmed and armed again, even when the cause is gone.
+    /// The rule stays tripped until the robot is disarmed and armed again, even when the cause is gone.
     pub latched: bool,
 }

@@ -7,7 +7,7 @@ use crate::base::time::Span;
 pub struct SafetyPlan {
     /// A field result younger than this is obeyed in full.
     pub field_fresh: Span,
-    /// After that its drive fades linearly to zero within this time.
+    /// After that, the drive commands of the result fade linearly to zero within this time.
     pub field_fade: Span,
     /// A command is valid on the wire this long after its slot.
     pub command_valid: Span,
@@ -32,7 +32,7 @@ pub struct GuardPlan {
     pub holds: GuardHold,
     /// The guard's timeout, after which it stops the motors. A closed connection stops them at once.
     pub timeout: Span,
-    /// The runtime does not drive without it.
+    /// The runtime does not drive without the guard.
     pub required: bool,
 }
 

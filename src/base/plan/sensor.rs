@@ -23,8 +23,8 @@ pub struct SensorPlan {
     pub valid: [f32; 2],
     /// A sensor with this many bit-identical readings in a row is frozen; `None`: not checked.
     pub frozen_after: Option<u32>,
-    /// How fast the worst case moves away from an old value, per second (signed), at most to the end of
-    /// `valid` in that direction. Zero: age does not change the worst case.
+    /// How fast the worst case moves away from a value as the value ages, per second (signed); it stops at
+    /// the end of `valid` in that direction. Zero: age does not change the worst case.
     pub worst_per_s: f32,
     /// The robot may not drive without it.
     pub required: bool,
@@ -45,7 +45,7 @@ pub struct BeamPlan {
     pub bearing_deg: f32,
     /// Half its opening angle, degrees.
     pub half_cone_deg: f32,
-    /// Range limit in metres; a reading of this or more means that it sees nothing.
+    /// Maximum range in metres; a reading of this or more means that the sensor sees nothing.
     pub reach: f32,
 }
 
@@ -108,8 +108,8 @@ impl LineRole {
     }
 }
 
-/// The channels of the sensors of `board` that are read through `attachment`, in the board's order. Sensors
-/// that one device reads together form one group.
+/// The channels of all sensors of `board` with this attachment, in the board's order. Sensors whose values
+/// one device provides form one group.
 pub fn chips(board: &Board, attachment: Attachment) -> Vec<Vec<usize>> {
     let mut chips: Vec<Vec<usize>> = Vec::new();
     for (channel, sensor) in
@@ -149,7 +149,7 @@ pub struct Scale {
 pub enum Curve {
     /// Linear in the value.
     Linear,
-    /// Linear in the logarithm: equal ratios are equal steps. Both ends positive.
+    /// Linear in the logarithm: equal ratios are equal steps. Both ends must be positive.
     Log,
 }
 
@@ -170,7 +170,7 @@ impl Scale {
 /// lists of the other groups do not change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SensorKind {
-    /// A chip behind an I2C bus.
+    /// A chip on an I2C bus.
     Chip(ChipSensor),
     /// Dedicated GPIO lines.
     Lines(LineSensor),
@@ -233,17 +233,17 @@ pub enum ChipSensor {
     Ads1115 {
         /// 7-bit I2C address, 0x48..0x4B.
         address: u8,
-        /// 0..=3, each against ground.
+        /// 0..=3, single-ended.
         channel: u8,
-        /// The smallest of the chip's ranges (0.256, 0.512, 1.024, 2.048, 4.096, 6.144 V) that holds the
-        /// signal.
+        /// The smallest of the chip's full-scale ranges (0.256, 0.512, 1.024, 2.048, 4.096, 6.144 V) that
+        /// covers the signal.
         full_scale_v: f32,
         /// Value of one volt in the sensor's unit.
         per_volt: f32,
     },
 }
 
-/// Sensors that are measured through the edges of GPIO lines.
+/// Sensors that are read through their own GPIO lines.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LineSensor {
     /// HC-SR04 or similar: range in metres from the length of an echo pulse.
@@ -265,7 +265,7 @@ pub enum LineSensor {
 /// Values that the machine's kernel reports.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FileSensor {
-    /// A value of the kernel's hardware monitor, found by chip name and label.
+    /// A value of the kernel's hardware monitoring (hwmon), found by chip name and label.
     Hwmon {
         /// Content of `name` (`ina3221`, `rpi_volt`).
         chip: String,
@@ -274,7 +274,7 @@ pub enum FileSensor {
         /// Value of one kernel unit (mV, mA, m degC, or 1 for an alarm) in the sensor's unit.
         per_unit: f32,
     },
-    /// A thermal zone by its type, degrees Celsius.
+    /// The temperature of a thermal zone, found by its type, degrees Celsius.
     Thermal {
         /// Content of `type` (`tj-thermal`, `cpu-thermal`).
         zone: String,
@@ -333,7 +333,7 @@ pub mod kind {
     pub const LOG_COLUMN: &str = "log-column";
 }
 
-/// Full scale of the Robot HAT's 12-bit converter, counts. A board file states the value at this count.
+/// Full scale of the Robot HAT's 12-bit converter, counts. A board file states the sensor's value there.
 pub const HAT_FULL: u16 = 4095;
 
 /// The lowest and the highest value that a converter can return.
@@ -354,7 +354,7 @@ impl Rails {
 }
 
 impl SensorKind {
-    /// Its kind, as a board file writes it.
+    /// The name of its kind in a board file.
     pub fn name(&self) -> &'static str {
         match self {
             SensorKind::Lines(LineSensor::HcSr04 { .. }) => kind::HC_SR04,
@@ -387,7 +387,7 @@ impl SensorKind {
             | ChipSensor::Mpu6050 { .. }
             | ChipSensor::Vl53l0x { .. }
             | ChipSensor::PowerMonitor { .. }
-            | ChipSensor::Ads1115 { .. } => None, // a zero still has noise, and the upper end is refused
+            | ChipSensor::Ads1115 { .. } => None, // readings at zero have noise; full scale is refused
         }
     }
 

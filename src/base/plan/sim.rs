@@ -2,7 +2,7 @@
 
 use crate::base::time::Span;
 
-/// The world and the car in it, as the board file states them.
+/// The world and the car in it, as the board file describes them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimPlan {
     /// Inner size of the room, metres (x, y).
@@ -25,32 +25,32 @@ pub struct SimPlan {
     pub full_speed: f32,
     /// Battery voltage when the run starts, volts.
     pub battery_v: f32,
-    /// Reading of its ground sensors where there is no floor, counts; for a value below 0 the converter reads
-    /// 0, without noise.
+    /// Mean reading of the ground sensors where there is no floor, counts. If this is below 0 by more than
+    /// the noise, the converter always reads 0.
     pub edge_counts: f32,
     /// The motors' controller counts every byte that it receives towards its three-byte frames, even the
     /// register number before a repeated start.
     pub counts_every_byte: bool,
-    /// Which kind of HC-SR04 its sonars are.
+    /// Which variant of the HC-SR04 its sonars are.
     pub sonar: SonarModule,
-    /// The faults of ranges that a co-processor serves. Not in board files; only studies set this.
+    /// Faults of the rangers that a co-processor serves. Not in board files; only studies set this.
     pub rangers: RangerFaults,
     /// A world that was laid out by hand, from a file; it replaces the room above, its discs, cliffs and
     /// line.
     pub world: Option<WorldPlan>,
 }
 
-/// The faults of simulated rangers, beyond the noise of a good chip.
+/// Faults of simulated rangers, beyond the noise of a good chip.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RangerFaults {
-    /// Standard deviation of a range, as a share of the range.
+    /// Standard deviation of the additional noise, as a share of the range.
     pub noise: f32,
-    /// Ranges are out of range for the last part of every period: the period, and the part.
+    /// Dropouts: the period, and the time at the end of each period in which every reading is faulty.
     pub gaps: Option<[Span; 2]>,
 }
 
-/// A world that was laid out by hand, in metres from the corner of a room with four walls, with x and y along
-/// the walls.
+/// A world that was laid out by hand: a room with four walls. Coordinates are in metres from one corner of
+/// the room, with x and y along the walls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WorldPlan {
     /// Inner size of the room (x, y).
@@ -59,7 +59,7 @@ pub struct WorldPlan {
     pub start: [f64; 2],
     /// Its heading there, degrees counter-clockwise from x.
     pub heading_deg: f64,
-    /// Where the robot is meant to go.
+    /// The robot's goal.
     pub goal: Option<[f64; 2]>,
     /// Discs: x, y, radius.
     pub discs: Vec<[f64; 3]>,
@@ -80,7 +80,7 @@ pub struct WorldPlan {
 pub struct MoverPlan {
     /// Its radius.
     pub radius: f64,
-    /// Metres a second.
+    /// Metres per second.
     pub speed: f64,
     /// Points that it visits in turn; after the last one it returns to the first.
     pub way: Vec<[f64; 2]>,
@@ -89,17 +89,18 @@ pub struct MoverPlan {
 /// What a sonar module does with its echo line when no echo comes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SonarModule {
-    /// Lowers it after 38 ms: the data sheet.
+    /// Lowers it after 38 ms, as the data sheet says.
     #[default]
     Ms38,
     /// Lowers it after 200 ms.
     Ms200,
-    /// Holds it until an echo comes back, if ever.
+    /// Holds it high until an echo comes back, if ever.
     Endless,
 }
 
 impl Default for SimPlan {
-    /// A PiCar-X (the vendor's wheelbase, track and size) in an empty part of a flat, with a stair.
+    /// A PiCar-X (the vendor's wheelbase, track and size) in a room with five discs, a stairwell and a line
+    /// on the floor.
     fn default() -> SimPlan {
         SimPlan {
             room: [4.0, 3.0],

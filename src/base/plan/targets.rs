@@ -5,9 +5,9 @@ use crate::base::time::Span;
 /// The targets of a machine with this board; `None`: no target. Nothing at run time depends on these targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Targets {
-    /// A tick's own work, 99th percentile, microseconds, at most.
+    /// Time of a tick from start to end, 99th percentile, microseconds, at most.
     pub tick_p99_us: Option<f64>,
-    /// p99 of the loop's wake-ups divided by p99 of a bare timer's, at most.
+    /// p99 of the lateness of the loop's wake-ups divided by p99 of a bare timer's, at most.
     pub wake_ratio: Option<f64>,
     /// A field cycle at full quality (level 0), median, at most.
     pub cycle_p50: Option<Span>,
@@ -21,14 +21,14 @@ pub struct Targets {
     pub f16_ratio: Option<f64>,
     /// Memory that the field takes at the start, in MB of 10^6 bytes, at most.
     pub memory_mb: Option<f64>,
-    /// From the edge on a sensor's line to the last edge on a motor's, 99.9th percentile, at most; for
-    /// `ganglion hil`.
+    /// Latency from the edge on a sensor's line to the last edge on a motor's line, 99.9th percentile, at
+    /// most; for `ganglion hil`.
     pub sensor_to_motor: Option<Span>,
     /// Targets for its GPU.
     pub gpu: GpuTargets,
 }
 
-/// The targets of such a machine's GPU with a full field: 64 x 32^3, a library of 100, a bank of
+/// The targets of such a machine's GPU with a full field: 64 x 32^3, a library of 100 patterns, a bank of
 /// 10,000 x 512.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuTargets {
@@ -54,8 +54,8 @@ pub struct GpuTargets {
     pub memory_mb: Option<f64>,
     /// Processor time divided by elapsed time, at 100 cycles per second, at most.
     pub host_share: Option<f64>,
-    /// Binding one vector of 512 numbers, including its copies from and to the host, median, microseconds, at
-    /// most; this and the targets below are for the holographic memory.
+    /// Binding one vector of 512 numbers, including the copies from and to the host, median, microseconds, at
+    /// most. This and the targets below are for the holographic memory.
     pub hrr_bind_us: Option<f64>,
     /// Binding one vector and unbinding one, at most.
     pub hrr_pair_us: Option<f64>,
@@ -63,7 +63,7 @@ pub struct GpuTargets {
     pub hrr_batch_us: Option<f64>,
     /// Superposing 1000 vectors, at most.
     pub hrr_superpose_us: Option<f64>,
-    /// Share of the time of binding 100 vectors that goes into their transfer to the GPU and back, at most.
+    /// Share of the time for binding 100 vectors that their transfer to the GPU and back takes, at most.
     pub hrr_transfer_share: Option<f64>,
     /// Share of the GPU's memory that the rows take, at most.
     pub hrr_memory_share: Option<f64>,

@@ -27,12 +27,12 @@ use std::sync::Arc;
   ganglion bench all --seconds 8 --json | tail -1   less precise, and as one JSON object
 
 The targets are in [targets] of the board file. A quarter of the time is for the control loop, on a
-simulated bus. The rest is for the field: quality levels 0 to 5, the other storage, and one thread,
-alternating. A GPU then runs a full field (32^3, 100 patterns, a bank of 10,000) for another 20 s
-or so, and has to meet [targets.gpu]; without a GPU, or with an emulated one, these targets do not
-apply. Exit code 0: every judged target is met; 75: one is missed, or its figure could not be
+simulated bus. The rest is for the field: quality levels 0 to 5, the other storage format, and one
+thread, alternating. A GPU then runs a full field (32^3, 100 patterns, a bank of 10,000) for another
+20 s or so, and has to meet [targets.gpu]; without a GPU, or with an emulated one, these targets do
+not apply. Exit code 0: every judged target is met; 75: one is missed, or its figure could not be
 measured; 69: none was judged (\"pass\": null), because the board states none, or this machine is
-not the board's or lacks what they apply to.")]
+not the board's robot or lacks the hardware that they are for.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
@@ -51,13 +51,13 @@ pub struct Args {
 /// The loop gets 1 / `LOOP_PART` of the time.
 const LOOP_PART: u64 = 4;
 
-/// The object.
+/// The JSON object of `bench all`.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
     board: String,
     engine: &'static str,
-    /// The engine as text, with the reason.
+    /// The engine's device, and why it was chosen, as text.
     #[serde(skip)]
     engine_name: String,
     grid: usize,
@@ -155,7 +155,7 @@ fn control(
     Ok(Some(figures))
 }
 
-/// Returns `board`, moved to the simulator if it has real wires: a bench moves no motor.
+/// Returns `board`, moved to the simulator if it has real wires: a benchmark must not move a motor.
 fn on_a_simulated_bus(board: &Board, notes: &mut Vec<String>) -> Result<Board, Failure> {
     let BusPlan::Linux { .. } = board.bus else { return Ok(board.clone()) };
     let made = rehearsal(board).map_err(|why| simulate::refused(&board.name, &why))?;

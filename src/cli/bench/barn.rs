@@ -33,17 +33,18 @@ use std::path::{Path, PathBuf};
 A run starts in front of a field of discs and ends within 1 m of the goal behind it, at the first
 contact, or after 100 s. The robot's own control period, reflexes and simulator run in virtual time;
 only the driver differs. The score of a run is T* / clip(T, 2 T*, 8 T*) if it reached the goal and 0
-otherwise; T* is the time for the shortest path at 2 m/s, the benchmark's speed (at most 0.5). The
+otherwise, so at most 0.5; T* is the time for the shortest path at 2 m/s, the benchmark's speed. The
 figures are means over the worlds with 95 % intervals. A folder for --worlds has worlds.csv
 (world,discs,shortest_path_m) and discs.csv (world,x_m,y_m).
 
-With --rooms, the worlds are rooms of the board's own simulator, one for each seed, each with a goal at
-least 1.5 m away that the robot can reach. It has to come within 0.4 m of it in 60 s.")]
+With --rooms, the worlds are rooms of the board's own simulator, one for each seed, each with a goal that
+the robot can reach on a path of at least 1.5 m. It has to come within 0.4 m of the goal in 60 s.")]
 pub struct Args {
     /// Folder with worlds.csv and discs.csv [default: ten built-in worlds]
     #[arg(long, value_name = "DIR")]
     worlds: Option<PathBuf>,
-    /// Use this many rooms of the board's simulator instead, with seeds from 0
+    /// Use rooms of the board's simulator instead, with seeds from 0 to N - 1; a room without a suitable goal
+    /// is left out
     #[arg(long, value_name = "N", conflicts_with_all = ["worlds", "count"],
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     rooms: Option<u32>,
@@ -51,10 +52,10 @@ pub struct Args {
     #[arg(long = "driver", value_name = "NAME,...", value_delimiter = ',', value_parser = pilots())]
     pilots: Vec<Pilot>,
     /// Rough conditions: 10 % noise on the ranges, half a second without ranges in every three seconds, and
-    /// the robot goes 5 % less far than it believes
+    /// the robot travels 5 % less far than its dead reckoning says
     #[arg(long)]
     rough: bool,
-    /// Only the first worlds
+    /// Only the first N worlds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// The board: a file (a '/' in its name, or '.toml') or a built-in one
@@ -76,7 +77,7 @@ fn pilots() -> impl TypedValueParser<Value = Pilot> {
         .map(|name| Pilot::named(&name).unwrap_or(Pilot::FollowGap)) // only these names are accepted
 }
 
-/// A warning about what the figures must not be compared with.
+/// A warning against comparing these figures with the benchmark's.
 const NOT_GAZEBO: &str =
     "these runs are plain 2-D geometry: not comparable with the benchmark's figures from Gazebo";
 
@@ -93,7 +94,7 @@ struct BarnReport<'a> {
     sources: Sources,
 }
 
-/// One driver.
+/// The figures of one driver.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
     driver: &'static str,

@@ -14,14 +14,14 @@ use std::path::PathBuf;
 /// Arguments of `bench brain`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion bench brain                         40 robots at 50 Hz, 10 s; every 4th second only one
+  ganglion bench brain                         40 robots at 50 Hz, 10 s; every 4th second one robot
   ganglion bench brain --robots 100 --for 60s  more robots, for longer
   ganglion bench brain --grid 32 --hz 20 --json | tail -1
 
 A thread of this program sends each robot's requests at that robot's own phase, and collects the
 answers where the brain would send them: there is no network, and no datagram is encrypted. A
-request is in time if its answer arrives within one period after it was due, including the time
-that its sender was late.")]
+request is in time if its answer arrives within one period after the request was due, even if the
+request was sent late.")]
 pub struct Args {
     /// Number of robots
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -115,7 +115,7 @@ impl Report {
             names.into_iter().zip(rows(&figures.together)).chain(alone.into_iter().zip(rows(&figures.alone)));
         say_latencies(&all.collect::<Vec<_>>());
         say!(
-            "cores in use: {:.2}; by its measured cycle (p99 {:.0} us) a brain admits {} such robots",
+            "cores in use: {:.2}; with the measured cycle time (p99 {:.0} us) a brain admits {} such robots",
             figures.cores,
             figures.cycle_us,
             figures.admitted

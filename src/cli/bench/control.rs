@@ -23,9 +23,9 @@ use std::sync::Arc;
   ganglion bench loop --hz 100 --seconds 60     the rate of the shipped boards
   ganglion bench loop --json | tail -1          figures as one JSON object
 
-The loop runs a simulated board, with its bus and field threads. Lateness is the wake-up's delay
-after its slot; a tick's own work is the processor time of its thread, including system calls. The
-percentiles include all samples.")]
+The loop runs a simulated board, with its bus and field threads. Lateness is the time from a slot
+to the wake-up for it; the work of a tick is the time from its start to its end, including system
+calls and preemption. The percentiles include all samples after a warm-up of 1 s.")]
 pub struct Args {
     /// Control periods per second
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]

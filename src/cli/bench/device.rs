@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// The JSON keys beyond those of every engine.
 #[derive(Debug, Serialize)]
 pub(super) struct DeviceReport {
-    /// A processor emulates the GPU, so no figure is a measurement.
+    /// The CPU emulates the GPU, so no figure is a measurement.
     emulated: bool,
     device: String,
     /// CUDA version of the driver.
@@ -31,11 +31,11 @@ pub(super) struct DeviceReport {
     kernels: Vec<Kernel>,
     /// Where the time of a cycle goes.
     device_times: BTreeMap<&'static str, Part>,
-    /// `bytes_per_cycle` over the median time of the kernels, GB (10^9) per second.
+    /// `bytes_per_cycle` divided by the median time of the kernels, GB (10^9) per second.
     achieved_gbps: Option<f64>,
-    /// Share of `copy_gbps`.
+    /// `achieved_gbps` as a share of `copy_gbps`.
     share_of_copy: Option<f64>,
-    /// Share of `copy_gbps` that evolve and features reach when stages run one after another.
+    /// The bandwidth of evolve and features when stages run one after another, as a share of `copy_gbps`.
     evolve_share_of_copy: Option<f64>,
     /// Time to launch an empty graph and wait for it.
     launch_and_wait_us: Option<f64>,
@@ -131,7 +131,7 @@ impl DeviceReport {
     /// Prints the lines that precede all figures.
     pub(super) fn say_first(&self) {
         if self.emulated {
-            say!("EMULATED: a processor emulates the GPU, so no figure below is a measurement");
+            say!("EMULATED: the CPU emulates the GPU, so no figure below is a measurement");
         }
         let robots = if self.batch == 1 { "robot" } else { "robots" };
         say!(

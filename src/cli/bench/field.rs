@@ -34,7 +34,7 @@ first four cycles of a block, which find the caches as the copies left them, do 
 percentiles include all others. A byte read and a byte written count as one each. The cycle itself
 reads the clock to time its stages. After each block come 250 cycles of the navigator, with a ring
 of 24 rangers in clutter, and 20 sets of slices through the field, of which a running robot takes two
-a second: --seconds includes them.
+a second; --seconds includes both.
 
 On a GPU the copy is in the GPU's own memory. Half of the time is for cycles and copies. A tenth is
 for stages: events time them while they run one after another, which takes longer than a normal
@@ -58,7 +58,7 @@ pub struct Args {
     /// How the engine stores its cells
     #[arg(long, value_enum, default_value = "f32")]
     storage: StorageChoice,
-    /// Instructions for the inner loops; an error if the engine does not use them
+    /// Instruction set for the inner loops; an error if the engine does not use it
     #[arg(long, value_enum, default_value = "auto")]
     simd: SimdChoice,
     /// Patterns in the library
@@ -70,7 +70,7 @@ pub struct Args {
     /// Length of the measurement; on a CPU, a fifth of it is for the copy
     #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
     seconds: Span,
-    /// Cores to which the threads are pinned, in turn, as in 2,3 [default: any]
+    /// Cores to which the threads are pinned in turn, for example 2,3 [default: any]
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=1023))]
     cpus: Vec<u16>,
     /// Print one JSON object as the last line of standard output
@@ -101,7 +101,7 @@ enum SimdChoice {
 }
 
 impl SimdChoice {
-    /// The engine's name for them; `None`: the engine chooses.
+    /// The engine's name for the instruction set; `None`: the engine chooses.
     fn name(self) -> Option<&'static str> {
         match self {
             SimdChoice::Auto => None,
@@ -118,13 +118,13 @@ fn grid(text: &str) -> Result<usize, String> {
     grid.ok_or_else(|| "allowed: 8, 16, 32 or 64 cells per axis".to_string())
 }
 
-/// The object.
+/// The JSON object of `bench field`.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
     /// `cpu`, `reference` or `cuda`.
     engine: &'static str,
-    /// The engine as text, with the reason.
+    /// The engine's device, and why it was chosen, as text.
     #[serde(skip)]
     engine_name: String,
     threads: usize,
@@ -154,11 +154,11 @@ struct Report {
     copy_gbps: Option<f64>,
     /// Time for `bytes_per_cycle` at that speed.
     floor_us: Option<f64>,
-    /// Median of the cycle divided by that time.
+    /// Median of the cycle divided by `floor_us`.
     ratio_to_floor: Option<f64>,
     /// Memory that the engine uses at the start, MB (10^6).
     memory_mb: f64,
-    /// Median of the cycle per cell, with 64 x grid^3 cells for each robot.
+    /// Median of the cycle divided by the number of cells, 64 x grid^3 for each robot.
     ns_per_cell: Option<f64>,
     allocations_per_cycle: Option<f64>,
     page_faults_per_cycle: Option<f64>,
@@ -266,7 +266,7 @@ fn plan(args: &Args) -> Result<FieldPlan, Failure> {
 fn reject_unused_options(args: &Args) -> Result<(), Failure> {
     let on_device = args.engine == EngineChoice::Cuda;
     let requests = [
-        (!on_device && args.batch > 1, "--batch applies only to --engine cuda: others compute one robot"),
+        (!on_device && args.batch > 1, "--batch applies only to --engine cuda: the others compute one robot"),
         (on_device && args.threads > 1, "--threads applies only to the CPU: leave it out with --engine cuda"),
         (
             on_device && !args.cpus.is_empty(),

@@ -24,23 +24,23 @@ use std::path::{Path, PathBuf};
   ganglion bench hrr --gpu-from 200       the GPU answers dispatched batches from 200 vectors on
   ganglion bench hrr --board desktop-gpu  also judge the GPU by the hrr targets of that board
 
-The floor is a plain copy that moves as many bytes as the operation must read and write, each
-number once; the two alternate. An operation that mostly reads can be faster than the copy. A GPU,
-if there is one, also does each operation: with rows in host memory (copied to the GPU and back),
-and with rows in GPU memory. The first run measures from which batch on the GPU is faster, and
-saves the result. The dispatcher then sends each batch where that result or --gpu-from says; the
-table shows who answered it. Speed-up is the CPU's time over the GPU's. Efficiency is the time of a
-plain copy in the GPU's memory over that of the operation. The transfer is the time for copying the
-rows to the GPU and back; its share is of the time including it. Rows that need more than 80 % of
-the GPU's memory are refused. With --board, the targets hrr_... in its [targets.gpu] are judged;
-exit code 0: all of them are met; 75: one is missed; 69: none was judged, because there is no GPU
-or it is emulated.")]
+The floor is the time of a plain copy that moves as many bytes as the operation must read and
+write, each number once; operation and copy alternate. An operation that mostly reads can be faster
+than the copy. A GPU, if there is one, also does each operation: with rows in host memory (copied
+to the GPU and back), and with rows in GPU memory. The first run measures the batch size from which
+the GPU is faster, and saves it. The dispatcher then sends each batch where that or --gpu-from says;
+the table shows which device answered it. Speed-up is the CPU's time divided by the GPU's.
+Efficiency is the time of a plain copy in the GPU's memory divided by that of the operation. The
+transfer is the time for copying the rows to the GPU and back; its share is of the total, transfer
+included. Rows that need more than 80 % of the GPU's memory are refused. With --board, the targets
+hrr_... in its [targets.gpu] are judged; exit code 0: all of them are met; 75: one is missed; 69:
+none was judged, because there is no GPU or it is emulated.")]
 pub struct Args {
     /// Numbers per vector
     #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 4096], value_name = "D,...",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(64..=8192))]
     dims: Vec<usize>,
-    /// Vectors per batch; items of a clean-up
+    /// Vectors per batch; for a clean-up, items in memory
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1000, 10_000], value_name = "B,...",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     batches: Vec<usize>,
@@ -50,7 +50,7 @@ pub struct Args {
     /// Smallest batch for the GPU: as measured, never, or this many rows
     #[arg(long, value_name = "measured|never|ROWS", default_value = "measured")]
     gpu_from: Preference,
-    /// Leave out whatever needs more memory than this
+    /// Leave out batches that need more memory than this
     #[arg(long, default_value_t = 1500, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: u32,
     /// Only 512 numbers, 1 and 100 vectors, 20 ms each
@@ -134,7 +134,7 @@ fn rows_of(board: Option<&Board>, figures: &HrrFigures) -> Vec<Row> {
 fn say_figures(figures: &HrrFigures) {
     if let (Some(gpu), Some(true)) = (&figures.gpu, figures.emulated) {
         say!(
-            "EMULATED: a processor emulates the GPU '{}', so no figure of a GPU below is a measurement",
+            "EMULATED: the CPU emulates the GPU '{}', so no figure of a GPU below is a measurement",
             gpu.name
         );
     }
@@ -172,7 +172,7 @@ fn say_figures(figures: &HrrFigures) {
     }
 }
 
-/// Prints the comparison of GPU and processor.
+/// Prints the comparison of GPU and CPU.
 fn say_compared(figures: &HrrFigures) {
     if figures.comparisons.is_empty() {
         return;
@@ -196,7 +196,7 @@ fn say_compared(figures: &HrrFigures) {
     }
 }
 
-/// Prints a line for each batch and the next larger one.
+/// Prints how the time grows from each batch size to the next larger one.
 fn say_growth(figures: &HrrFigures) {
     if figures.growth.is_empty() {
         return;
@@ -216,7 +216,7 @@ fn say_growth(figures: &HrrFigures) {
     }
 }
 
-/// Prints the memory on the GPU, or why it was refused.
+/// Prints how much GPU memory was allocated, or why it was refused.
 fn say_memory(figures: &HrrFigures) {
     for memory in &figures.memory {
         let (d, rows) = (memory.d, memory.rows);

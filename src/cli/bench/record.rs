@@ -27,9 +27,10 @@ const SEED: u64 = 1;
   ganglion bench record --into /var/lib/ganglion      on the disk that keeps a robot's recordings
   ganglion bench record --json | tail -1              figures as one JSON object
 
-The loop runs a simulated board, with its bus and field threads. A tick's own work is the time from its begin to its end,
-including what it puts on the lines to the recorder and checkpoints. The recorder's share of a core is that of the thread
-that writes, and of the slow thread while it passes slots on. What is written has all channels but /status.
+The loop runs a simulated board, with its bus and field threads. The work of a tick is the time from its start to its end,
+including what it puts into the recorder's queues and the checkpoints that it takes. The recorder's share of a core is the
+processor time of the writing thread, and of the non-real-time thread while it passes slots on. The recording has all
+channels except /status.
 
 Exit codes: 0 all targets are met; 75 one is missed.")]
 pub struct Args {
@@ -39,7 +40,7 @@ pub struct Args {
     /// Length of the measurement
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Board file or built-in board, on the simulator
+    /// Board file or built-in board; it runs on the simulator
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
     /// Folder for the recording, which is deleted at the end [default: the folder for temporary files]
@@ -50,7 +51,7 @@ pub struct Args {
     json: bool,
 }
 
-/// The object.
+/// The JSON object of `bench record`.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,

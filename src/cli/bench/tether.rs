@@ -12,10 +12,11 @@ use crate::deploy::bench::{TetherBench, TetherFigures};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// The p99 of the round trip may be this many times the echo's, plus this many microseconds.
+/// The p99 of the round trip may be at most this many times the echo's, plus [`MORE_US`].
 const TIMES: f64 = 2.0;
+/// Microseconds that the link may take beyond that.
 const MORE_US: f64 = 150.0;
-/// The processor time may be this many times the echo's.
+/// The link's share of a core may be at most this many times the echo's.
 const SHARES: f64 = 3.0;
 
 /// Arguments of `bench tether`.
@@ -26,10 +27,10 @@ const SHARES: f64 = 3.0;
   ganglion bench tether --json | tail -1           figures as one JSON object
 
 The link is all that a robot on a tether uses: its engine, the local socket, the tether, UDP over loopback, and a brain
-with one robot of 64 x 8^3 cells. What the brain computes is left out of the round trip and of the share of a core. The
-echo has datagrams of the same length, from the same thread to one of the tether's priority and core.")]
+with one robot of 64 x 8^3 cells. The brain's compute time is left out of the round trip and of the share of a core. For
+the echo, the same thread exchanges datagrams of the same length with a thread on the tether's core, at its priority.")]
 pub struct Args {
-    /// Cycles a second
+    /// Cycles per second
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
     hz: u32,
     /// Length of the measurement: 10s, 2min
@@ -54,7 +55,7 @@ struct Report {
     board: String,
     #[serde(flatten)]
     figures: TetherFigures,
-    /// Largest p99 of the link that is within the target, microseconds.
+    /// Target: the largest allowed p99 of the link, microseconds.
     most_p99_us: Option<f64>,
     /// Whether both targets are met.
     passes: Option<bool>,

@@ -108,7 +108,7 @@ impl EventPrinter {
         if self.json {
             return output::json(&Line::EmBrain { address, board, sensors, motors });
         }
-        say!("em-brain clients at {address}: {sensors} sensors, {motors} motors, board '{board}'");
+        say!("em-brain server on {address}: {sensors} sensors, {motors} motors, board '{board}'");
         Ok(())
     }
 

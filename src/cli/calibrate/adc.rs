@@ -20,22 +20,23 @@ use std::path::Path;
 
 /// Time between samples: not a multiple of the mains period, so that mains hum stays visible.
 const PAUSE: Span = Span::from_millis(7);
-/// A larger correction of the scale means that the signal is a different one: wrong channel or wrong divider.
+/// Plausible corrections of the scale, as factors. One outside this range means that a different signal was
+/// measured: wrong channel or wrong divider.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.2..=5.0;
-/// Ratio of `clear` to the threshold, as in the board's own reflexes, where it is 600 to 500.
+/// Ratio of `clear` to the threshold, as in the reflexes of `picarx-v4.toml`, where it is 600 to 500.
 const CLEAR_ABOVE: f64 = 1.2;
 /// Ratio of the proposed limit to the longest run of equal readings. The longest run grows with the logarithm
 /// of the number of readings: it is three times as long in the four million readings of a day as in 200
 /// samples.
 const FROZEN_OVER_RUN: u32 = 4;
-/// The limit is never lower than this: shorter runs of equal readings occur by chance even in a noisy signal.
+/// The lowest limit proposed: shorter runs of equal readings occur by chance even in a noisy signal.
 const FEWEST_EQUAL: u32 = 10;
 
 /// Arguments of `calibrate adc`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion calibrate adc battery --reference 7.86 --save my-car.toml            measured: 7.86 V
-  ganglion calibrate adc ground-left --threshold cliff-left --save my-car.toml  on its floor
+  ganglion calibrate adc battery --reference 7.86 --save my-car.toml            a voltmeter shows 7.86 V
+  ganglion calibrate adc ground-left --threshold cliff-left --save my-car.toml  with the robot on its floor
 
 Stop the runtime and its guard first.")]
 pub struct Args {
@@ -47,7 +48,7 @@ pub struct Args {
     /// A reflex that trips below a value: set its threshold to a share of the present reading
     #[arg(long, value_name = "REFLEX")]
     threshold: Option<String>,
-    /// Share of the present reading for the threshold
+    /// The threshold, as a share of the present reading
     #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
     share: f64,
     /// Number of samples
@@ -72,8 +73,8 @@ struct Measured {
 }
 
 impl Measured {
-    /// A limit for equal readings that a live sensor does not reach; `None` if there was no noise, or only
-    /// readings at an end of the range.
+    /// A limit for equal readings that a live sensor does not reach; `None` if there was too little noise, or
+    /// if there were only readings at an end of the range.
     fn frozen_after(&self, samples: u32) -> Option<u32> {
         let between = samples.saturating_sub(self.lost).saturating_sub(self.at_rail);
         let noisy = self.longest_run > 0 && self.longest_run * FROZEN_OVER_RUN <= between;
@@ -156,7 +157,8 @@ fn measure(
     if stated_scale(&sensor.kind).is_none() {
         return Err(Failure::usage(format!("sensor '{}' is not a channel of a converter", sensor.name)));
     }
-    // A guard that was stopped may have left the converter's chip in reset; restored at the end.
+    // A stopped guard may have left the converter's chip in reset. If so, the chip is released here, and put
+    // back into reset at the end.
     let awake = Awake::wake(board, hardware, clock);
     let settled = hat::with_found_address(board, hardware);
     let mut device = device::open(&[sensor], &settled, Path::new("/"))
@@ -230,7 +232,7 @@ fn scale(board: &Board, at: usize, found: f64, reference: f64) -> Result<Change,
     let factor = reference / found;
     if !PLAUSIBLE.contains(&factor) {
         return Err(Failure::data(format!(
-            "it reads {found:.3} instead of {reference}: too far off to be only a wrong scale"
+            "the sensor reads {found:.3} instead of {reference}: too far off for a wrong scale alone"
         ))
         .fix("check the channel, its divider, and where the reference was measured"));
     }
@@ -241,12 +243,13 @@ fn scale(board: &Board, at: usize, found: f64, reference: f64) -> Result<Change,
     Ok(Change { list: "sensor", name, key, value: rounded(now * factor) })
 }
 
-/// Rounds to five digits: a converter has twelve bits, a voltmeter hardly more.
+/// Rounds to five significant digits: the HAT's converter has twelve bits, and a voltmeter is hardly more
+/// precise.
 fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
 
-/// Lets `reflex` trip at `share` of the present reading, and clear a little above.
+/// Makes `reflex` trip at `share` of the present reading, and clear a little above that.
 fn threshold(
     loaded: &Loaded,
     sensor: &str,

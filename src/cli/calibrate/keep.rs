@@ -20,7 +20,7 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
     if !names_a_file(path) {
         let words =
             format!("'--save {}': a board file has a '/' in its name or ends in '.toml'", path.display());
-        return Err(Failure::usage(words).fix("any other name is that of a built-in board"));
+        return Err(Failure::usage(words).fix("any other name refers to a built-in board"));
     }
     let folder = folder_of(path);
     let old = match read_text(path) {
@@ -37,7 +37,7 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
     if old.is_none() && from_file && common.board.extension().is_none_or(|end| end != "toml") {
         let words =
             format!("'{}' cannot be inherited: its name does not end in '.toml'", common.board.display());
-        return Err(Failure::usage(words).fix("rename it so that it does"));
+        return Err(Failure::usage(words).fix("give it a name that ends in '.toml'"));
     }
     // A board inherits a file by its file name, and a built-in board by its name.
     let parent = common.board.file_name().filter(|_| from_file).map(|name| name.to_string_lossy());

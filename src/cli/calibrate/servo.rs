@@ -23,10 +23,10 @@ use std::path::Path;
 const MOST_DEG: f32 = 20.0;
 /// Change per keystroke.
 const STEP_DEG: f32 = 0.5;
-/// Longest line that is read at once, in bytes: an answer has only a few.
+/// Longest line that is read at once, in bytes; an answer is only a few bytes long.
 const LONGEST_LINE: u64 = 1_000;
 /// Time for a servo under load to turn from one end to the other: it takes 0.1 to 0.2 s for 60 degrees.
-/// Without this delay, a controller that returns to reset would leave the servo half-way.
+/// Without this delay, the controller would be put back into reset with the servo half-way.
 const SERVO_TRAVEL: Span = Span::from_millis(600);
 /// How often to check, while waiting for the user, whether the program should end.
 const LOOK_EVERY: Span = Span::from_millis(50);
@@ -37,12 +37,12 @@ const LOOK_EVERY: Span = Span::from_millis(50);
   ganglion calibrate servo steering --board my-car.toml              try trims interactively
   ganglion calibrate servo steering --offset 3.5 --save my-car.toml  set this trim
 
-All servos are set straight first, one after the other; the drive motors stay stopped. Stop the
+All servos are centred first, one after the other; the drive motors stay stopped. Stop the
 runtime and its guard first.")]
 pub struct Args {
     /// The servo's name on the board
     name: String,
-    /// Trim in degrees; without it, asks interactively
+    /// Trim in degrees; if absent, trims are tried interactively
     #[arg(long, value_name = "DEG", allow_hyphen_values = true)]
     offset: Option<f32>,
     #[command(flatten)]
@@ -109,7 +109,7 @@ fn within(offset: f32) -> Result<f32, Failure> {
         .fix("move the servo's horn to another tooth"))
 }
 
-/// Sets every servo straight, the one at `place` with this trim. Returns that servo's shaft angle and pulse
+/// Centres every servo, the one at `place` with this trim. Returns that servo's shaft angle and pulse
 /// as text.
 fn straighten(
     board: &mut Board,
@@ -133,7 +133,7 @@ fn straighten(
     })?;
     let angle = servo.angle(0.0);
     Ok(format!(
-        "{}: straight is {} degrees, with the trim {offset} its shaft is at {}, a pulse of {:.1} us",
+        "{}: straight is {} degrees; with a trim of {offset} the shaft is at {} degrees, a pulse of {:.1} us",
         motor.name,
         angle.0,
         servo.shaft(angle).0,
@@ -141,13 +141,13 @@ fn straighten(
     ))
 }
 
-/// Returns the controller to the reset in which a stopped guard left it: no pulses, whatever is written to
-/// the bus. First waits until the servos have reached their positions.
+/// Puts the controller back into reset, in which a stopped guard left it: it outputs no pulses, whatever is
+/// written to the bus. First waits until the servos have reached their positions.
 fn leave_in_reset(board: &Board, hardware: &dyn Hardware, clock: &dyn Clock) {
     clock.sleep_until(clock.now() + SERVO_TRAVEL);
     if let Err(error) = reset::put_back(board, hardware) {
         log::warn!(
-            "the controller could not be returned to reset, in which it was found: {error}; {}",
+            "the controller was found in reset, and could not be put back into it: {error}; {}",
             error.fix
         );
     }
@@ -180,7 +180,7 @@ fn ask(
     straighten: &mut dyn FnMut(f32) -> Result<String, Failure>,
 ) -> Result<Option<f32>, Failure> {
     let mut offset = first;
-    say!("+ and - change it by {STEP_DEG} degrees, a number sets it, s saves it, q quits; each with Enter");
+    say!("enter + or - to change the trim by {STEP_DEG} degrees, a number to set it, s to save, q to quit");
     say!("{}", straighten(offset)?);
     loop {
         let Some(line) = next_line()? else { return Ok(None) };
@@ -240,8 +240,8 @@ mod tests {
         let place = board.motors.iter().position(|motor| motor.name == "steering").unwrap();
         let mut trimmed = board.clone();
         let words = straighten(&mut trimmed, place, 9.0, &plant, clock.as_ref()).unwrap();
-        assert!(words.contains("its shaft is at 9, a pulse of 1600.0 us"), "{words}");
-        // The simulated car was built without a trim, so its wheels show the trim.
+        assert!(words.contains("the shaft is at 9 degrees, a pulse of 1600.0 us"), "{words}");
+        // The simulated car needs no trim, so its wheels turn by the trim.
         let report = plant.report(clock.now());
         assert!((report.steering_deg - 9.0).abs() < 0.5, "{}", report.steering_deg);
         assert!(plant.motors_still() && report.distance_m == 0.0);

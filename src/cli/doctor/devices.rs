@@ -1,4 +1,4 @@
-//! Buses and permissions: which device nodes exist and whether this user may open them. This opens nothing:
+//! Buses and permissions: which device nodes exist and whether this user may open them. No node is opened:
 //! opening a GPIO chip is harmless, but opening an I2C adapter may wake the device on it.
 
 use std::path::Path;
@@ -64,13 +64,13 @@ fn i2c(root: &Path, wanted: &[&I2cNode]) -> Vec<Finding> {
     findings
 }
 
-/// The name of the adapter's device on its own bus: `c250000.i2c`.
+/// The name of the adapter's parent device, such as `c250000.i2c`.
 fn device_of(root: &Path, adapter: &str) -> Option<String> {
     let device = root.join(format!("sys/bus/i2c/devices/{adapter}")).canonicalize().ok()?;
     Some(device.parent()?.file_name()?.to_string_lossy().into_owned())
 }
 
-/// GPIO chips with their labels: numbers change from boot to boot and from kernel to kernel.
+/// GPIO chips with their labels: a chip's number may change from boot to boot and from kernel to kernel.
 fn gpio(root: &Path, wanted: Option<&[String]>) -> Finding {
     let chips: Vec<(String, String)> = names(root, "dev")
         .into_iter()
@@ -97,8 +97,8 @@ fn gpio(root: &Path, wanted: Option<&[String]>) -> Finding {
     .needed(true)
 }
 
-/// The label from the chip's driver: below the character device or, with older kernels, below the sysfs
-/// class.
+/// The label from the chip's driver: in sysfs in the folder of the character device or, with older kernels,
+/// in that of the class.
 fn chip_label(root: &Path, name: &str) -> Option<String> {
     let device = format!("sys/bus/gpio/devices/{name}");
     text(root, &format!("{device}/label")).or_else(|| {

@@ -24,11 +24,11 @@ const FIRST: usize = 4;
 const LATER: usize = SLOTS / 2;
 /// Dependent multiplications in each slot: a tenth of a millisecond at 3 GHz.
 const WORK: u64 = 100_000;
-/// The first slots count as much later if their median is above that of the later ones by this share of the
-/// period.
+/// Share of the period by which the median of the first slots must exceed that of the later ones for a
+/// warning.
 const MUCH: f64 = 0.1;
 
-/// When a slot's work was done, counted from the slot's start.
+/// Time from a slot's scheduled start to the end of its work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct FirstSlots {
     /// The first four slots after a pause.
@@ -37,7 +37,7 @@ pub(super) struct FirstSlots {
     pub later: Lateness,
 }
 
-/// Measures for a second.
+/// Measures for about a second.
 pub(super) fn measure() -> FirstSlots {
     let clock = MonotonicClock;
     let (mut first, mut later) = (Vec::with_capacity(PAUSES * FIRST), Vec::with_capacity(PAUSES * LATER));
@@ -69,7 +69,7 @@ pub(super) fn finding(slots: &FirstSlots, saving: bool) -> Finding {
         format!("{p50_us:.0} us p50, {p99_us:.0} p99, {max_us:.0} max (n = {n})")
     };
     let found = format!(
-        "measured now: after a pause of {} ms the work of the first {FIRST} slots is done {} after the slot, of later ones {}",
+        "measured now: after a pause of {} ms, the first {FIRST} slots end {} after their scheduled start, later ones {}",
         PAUSE.as_nanos() / 1_000_000,
         words(&slots.first),
         words(&slots.later),

@@ -26,7 +26,7 @@ pub(super) struct Gpu {
     pub(super) chip: Option<String>,
     pub(super) multiprocessors: Option<u32>,
     pub(super) memory_mib: Option<usize>,
-    /// Why there is none.
+    /// Why there is no GPU.
     pub(super) absence: Option<String>,
 }
 
@@ -77,9 +77,9 @@ pub(super) fn finding(root: &Path, gpu: &Gpu) -> Finding {
     };
     let (processors, memory) = (gpu.multiprocessors.unwrap_or(0), gpu.memory_mib.unwrap_or(0));
     let facts = format!("chip {chip}, {processors} multiprocessors, {memory} MiB, driver with CUDA {driver}");
-    // How much of a core's time waiting for a cycle may take.
+    // How the engine's thread waits for a cycle, which takes time on a core.
     let wait = format!(
-        "its thread busy-polls for at most {} us per cycle, then polls every {} us",
+        "the engine's thread busy-polls for at most {} us per cycle, then polls every {} us",
         AWAKE.as_micros_f64(),
         NAP.as_micros_f64()
     );

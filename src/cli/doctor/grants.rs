@@ -14,7 +14,7 @@ use crate::base::time::{Clock, Grid, MonotonicClock, Span};
 use crate::cli::exit::Failure;
 use crate::system::rt::{Granted, Refusal, Request, Role, become_real_time};
 
-/// What to request without a board: the shipped robot's priority, and no dedicated core.
+/// What to request without a board: the priority in `picarx-v4.toml`, and no dedicated core.
 const USUAL: RtPlan = RtPlan { strict: false, priority: 80, cpu: None, lock_memory: true };
 
 /// Period of the timer measurement: that of the fastest supported control loop.
@@ -107,7 +107,7 @@ fn limit(topic: &'static str, resource: Resource, unit: &str) -> Finding {
     let words = |value: Option<u64>| value.map_or("unlimited".into(), |value| format!("{value}{unit}"));
     let limit = getrlimit(resource);
     // No verdict: root and capabilities bypass these limits, and the lines above show the outcome.
-    Finding::new(topic, Verdict::Ok, format!("{} (at most {})", words(limit.current), words(limit.maximum)))
+    Finding::new(topic, Verdict::Ok, format!("{}, hard limit {}", words(limit.current), words(limit.maximum)))
 }
 
 /// Sleeps on the tick's grid and does nothing else.

@@ -53,8 +53,8 @@ fn choice(preference: Preference) -> Result<String, Fault> {
         let verdict = match (dispatcher.answered().gpu > before.gpu, same, dispatcher.loss()) {
             (true, true, _) => "the GPU's results equal the CPU's bit for bit".to_string(),
             (true, false, _) => "the GPU's results differ from the CPU's: use --memory-gpu never".to_string(),
-            (false, _, Some(loss)) => format!("the CPU, as the GPU was lost: {loss}"),
-            (false, _, None) => "the CPU".to_string(),
+            (false, _, Some(loss)) => format!("computed on the CPU because the GPU was lost: {loss}"),
+            (false, _, None) => "computed on the CPU".to_string(),
         };
         words += &format!("; tried {name} of {rows}: {verdict}");
     }

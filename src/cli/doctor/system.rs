@@ -31,7 +31,8 @@ fn machine(root: &Path, board: Option<&Board>) -> Finding {
 fn kernel(root: &Path) -> Finding {
     let release = text(root, "proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into());
     let version = text(root, "proc/sys/kernel/version").unwrap_or_default();
-    // Patched kernels before 6.12 have the file; all of them name it in the version.
+    // Kernels before 6.12 with the PREEMPT_RT patch have the file; every PREEMPT_RT kernel, old or new, says
+    // so in its version.
     let words: Vec<&str> = version.split_whitespace().collect();
     let preempt_rt = text(root, "sys/kernel/realtime").as_deref() == Some("1")
         || words.contains(&"PREEMPT_RT")

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Published measurements of raw UDP between a Pi 4 and an access point at 5 GHz.
-const WIRELESS: &str = "published figures of raw UDP on a Pi 4 over 5 GHz: 99.9 % within 11 ms when idle, within 67 ms under load";
+const WIRELESS: &str = "published figures for raw UDP on a Pi 4 over 5 GHz: 99.9 % within 11 ms when idle, within 67 ms under load";
 
 /// What a robot with a tether needs of this machine.
 pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
@@ -32,12 +32,12 @@ fn socket(root: &Path) -> Finding {
         Err(error) => Finding::refused(
             "tether",
             format!("no tether process is running: {TETHER_SOCKET}: {error}"),
-            "start the tether process, as a user of its own",
+            "start the tether process, under a user account of its own",
         ),
     }
 }
 
-/// Whether only the key's owner, who is not the runtime's user, can read the key.
+/// Whether only the key's owner can read the key. Shows the owner, who should not be the runtime's user.
 fn key(root: &Path, tether: &TetherPlan) -> Finding {
     let path = tether.key.display();
     match std::fs::metadata(under(root, &tether.key)) {
@@ -61,10 +61,10 @@ fn key(root: &Path, tether: &TetherPlan) -> Finding {
     }
 }
 
-/// The interface over which the brain is reached; a wireless one is a warning.
+/// The interface over which the brain is reached; warns if it is wireless.
 fn way(root: &Path, address: &str) -> Finding {
     let Some(own) = own_address(address) else {
-        let found = format!("{address}: no route to it, or its name is unknown");
+        let found = format!("{address}: no route to it, or its name cannot be resolved");
         return Finding::warn("tether route", found, "check the cable, and [tether] address of the board");
     };
     match interface_of(root, own) {
@@ -88,7 +88,7 @@ fn own_address(address: &str) -> Option<IpAddr> {
     socket.local_addr().ok().map(|own| own.ip())
 }
 
-/// The interface with the route to that address, from the kernel's routing table; IPv4 only.
+/// The interface with this address of the machine, from the kernel's routing table; IPv4 only.
 fn interface_of(root: &Path, own: IpAddr) -> Option<String> {
     let IpAddr::V4(own) = own else { return None };
     if own.is_loopback() {
@@ -99,7 +99,7 @@ fn interface_of(root: &Path, own: IpAddr) -> Option<String> {
 }
 
 /// The interface of the most specific route in `routes` (as in /proc/net/route) whose network contains
-/// `address`. Our own address is in the network of its interface.
+/// `address`. The machine's own address is in the network of its interface.
 fn best_route(routes: &str, address: u32) -> Option<&str> {
     let number = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::swap_bytes);
     let fitting = routes.lines().skip(1).filter_map(|line| {

@@ -1,5 +1,5 @@
-//! The board's wires on this machine: its lines and their holders, what a released line does and, on request,
-//! the whole self-test.
+//! The board's buses and lines on this machine: the consumer of each line, what a released line does and, on
+//! request, the whole self-test.
 
 use std::path::Path;
 
@@ -32,7 +32,7 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     let survey = hardware.survey(&numbers);
     let refused: Vec<&OpenError> = survey.lines.iter().filter_map(|seen| seen.as_ref().err()).collect();
     match refused.first() {
-        // All lines have the same reason: the chip is missing, and a finding above reports that.
+        // All lines fail for the same reason: the chip is missing, and a finding above reports that.
         Some(error) if refused.len() == used.len() => {
             findings.push(Finding::refused("lines", error, &error.fix).needed(true));
         }
@@ -44,7 +44,7 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     findings
 }
 
-/// Whether the last resort for a hung controller is available.
+/// Whether the last resort for a hung I2C controller is available: rebinding its driver.
 fn rebind(board: &Board, bus: usize, reach: Reach) -> Option<Finding> {
     let name = &board.i2c[bus].name;
     match reach {
@@ -66,7 +66,7 @@ fn kept(board: &Board) -> Option<Finding> {
     if board.enable.is_some() {
         return Some(Finding::warn(
             "released lines",
-            "this kernel keeps driving an output after its owner has died: it does not release the motors' line",
+            "this kernel keeps driving an output after its owner has died, so it does not release the motors' line",
             "dtparam=strict_gpiod in config.txt, or persist_gpio_outputs=0 on the pin controller's module",
         ));
     }

@@ -36,7 +36,7 @@ pub struct CutArgs {
 #[command(after_help = "Examples:
   ganglion log recover 000012-picarx.mcap whole.mcap
 
-What was written is readable up to its last chunk: of a power failure, all but the last second or two.")]
+A recording is readable up to its last complete chunk. A power failure loses only the last second or two.")]
 pub struct RecoverArgs {
     /// The incomplete recording
     #[arg(value_name = "FILE")]
@@ -87,7 +87,7 @@ pub fn recover(args: &RecoverArgs) -> Result<(), Failure> {
     let copied = copied(&args.recording, &args.new, Keep::default(), "log recover")?;
     say!("copied {} slots ({:.1} s) to {}", copied.slots, copied.seconds, args.new.display());
     match (&copied.damage, copied.whole) {
-        (Some(damage), _) => say!("The rest is {damage}."),
+        (Some(damage), _) => say!("The recording is {damage}."),
         (None, false) => say!("The recording was truncated after these slots."),
         (None, true) => say!("The recording was complete."),
     }
@@ -101,20 +101,20 @@ fn told(file: &Path, copied: &Copied, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Copies the part; leaves no file behind if the part has no slots.
+/// Copies the part; leaves no file behind if that fails or the part has no slots.
 fn copied(recording: &Path, new: &Path, keep: Keep, word: &str) -> Result<Copied, Failure> {
     let intake = BoundedFile::open(recording, LARGEST).map_err(|error| Failure::file(recording, &error))?;
     let bar = progress(recording.metadata().map_or(0, |data| data.len()));
-    let fix = "give a new file: recordings are never overwritten";
+    let fix = "name a new file: recordings are never overwritten";
     let target = disk()(new).map_err(|error| Failure::file(new, &error).fix(fix))?;
     let done = copy(BufReader::new(intake.stream()), target, keep, word, |at| bar.set_position(at));
     bar.finish_and_clear();
     let failure = match done {
         Ok(copied) if copied.slots > 0 => return Ok(copied),
-        Ok(_) => Failure::data("it has no slots in that part").at(recording.display()),
+        Ok(_) => Failure::data("the recording has no slots in that part").at(recording.display()),
         Err(CopyError::Read(error)) => Failure::data(error).at(recording.display()),
         Err(CopyError::Write(error)) => Failure::file(new, &error),
     };
-    let _ = std::fs::remove_file(new); // this call created the file, and it has no slots
+    let _ = std::fs::remove_file(new); // this call created the file; it is empty or incomplete
     Err(failure)
 }

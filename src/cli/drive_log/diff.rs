@@ -13,12 +13,12 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:
   ganglion log diff before.mcap after.mcap
 
-Compared are readings, samples, requests, causes, modes, levels of quality and commands, by their bits. Times are not: no
-two runs in real time have the same.
+Readings, samples, requests, causes, modes, quality levels and commands are compared bit for bit. Times are not compared: no
+two real-time runs have the same.
 
 Exit codes: 0 no value differs; 65 a value differs, or one recording has slots that the other lacks.")]
 pub struct Args {
-    /// A recording, or a folder, for its newest run
+    /// A recording, or a folder, which stands for its newest run
     #[arg(value_name = "A")]
     a: PathBuf,
     /// The other recording or folder
@@ -33,7 +33,7 @@ pub struct Args {
 #[derive(Debug, Default, Serialize)]
 struct Report {
     schema: u32,
-    /// Number of slots compared without a difference.
+    /// Number of equal slots before the first difference.
     equal: u64,
     /// The first value that differs.
     differs: Option<String>,

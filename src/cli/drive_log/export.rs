@@ -12,10 +12,10 @@ use std::path::PathBuf;
   ganglion log export --csv drive.mcap > drive.csv
   ganglion log export --csv /var/lib/ganglion/recordings | head")]
 pub struct Args {
-    /// The recording, or a folder, for its newest run
+    /// The recording, or a folder, which stands for its newest run
     #[arg(value_name = "FILE|DIR")]
     recording: PathBuf,
-    /// As comma-separated values, one line per slot
+    /// Write comma-separated values, one line per slot
     #[arg(long, required = true)]
     csv: bool,
 }
@@ -38,7 +38,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 fn heading(run: &Run) -> Result<String, Failure> {
     let board = board::from_text("recorded", &run.board)
-        .map_err(|error| Failure::data(format!("this program does not accept its board: {error}")))?
+        .map_err(|error| Failure::data(format!("this program rejects the recorded board: {error}")))?
         .board;
     let mut heading = String::from("seconds,slot,lost,release_us,work_us,mode,causes,latched,level,source");
     let motors = board.motors.iter().map(|motor| format!(",{}", motor.name));

@@ -12,7 +12,7 @@ use std::path::PathBuf;
   ganglion log info drive.mcap
   ganglion log info /var/lib/ganglion/recordings --json")]
 pub struct Args {
-    /// The recording, or a folder, for its newest run
+    /// The recording, or a folder, which stands for its newest run
     #[arg(value_name = "FILE|DIR")]
     recording: PathBuf,
     /// Print one JSON object as the last line of standard output

@@ -80,9 +80,9 @@ impl Part {
         match self.first.zip(self.last) {
             Some((first, last)) => {
                 let seconds = last.since(first).as_secs_f64();
-                Failure::data(format!("it has no slots in that part: it is {seconds:.1} s long"))
+                Failure::data(format!("no slots in that part: the recording is {seconds:.1} s long"))
             }
-            None => Failure::data("it has no slots"),
+            None => Failure::data("the recording has no slots"),
         }
     }
 }

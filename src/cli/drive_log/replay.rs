@@ -18,8 +18,8 @@ use std::time::Instant;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion log replay drive.mcap
-  ganglion log replay drive.mcap --from 40 --to 60    the third of a minute in which it stopped
-  ganglion log replay drive.mcap --what-if reflex.obstacle.below=0.25    what another limit would have decided
+  ganglion log replay drive.mcap --from 40 --to 60    the 20 s in which the robot stopped
+  ganglion log replay drive.mcap --what-if reflex.obstacle.below=0.25    the decisions with another limit
   ganglion log replay drive.mcap --field              compute the field again, too
   ganglion log replay drive.mcap --json | tail -1
 
@@ -27,21 +27,22 @@ A recording that starts in the middle of a run is replayed from its first checkp
 at the next one; there is one every 5 s.
 
 --what-if names a value of the board as `ganglion check` prints it: TABLE.KEY, or LIST.NAME.KEY in a list of named entries.
-Lists the slots that would have been decided differently; this is not a failure. What the robot would have sensed then is not
+Slots that would have been decided differently are listed; they are not a failure. What the robot would have sensed then is not
 known: the readings and the field's results are those of the recorded drive.
 
---field needs a recording that begins with its run, because an engine's state depends on every cycle before; it stops where
-an answer is missing. The answers of a GPU are computed again on the CPU and may differ by 0.001: the order of their sums differs.
+--field needs the start of the run, or a copy of the field in the recording, because an engine's state depends on every cycle
+before; it stops where an answer is missing. The answers of a GPU are computed again on the CPU and may differ by 0.001,
+because the order of its sums differs.
 
 Exit codes: 0 every slot replayed as recorded; 65 a value differs, or the recording is damaged; 69 some slots cannot be
-replayed, or not all of the field computed, because something before them is missing; all others replayed as recorded.")]
+replayed, or some answers of the field not computed, because something before them is missing; all others are as recorded.")]
 pub struct Args {
-    /// The recording, or a folder, for its newest run
+    /// The recording, or a folder, which stands for its newest run
     #[arg(value_name = "FILE|DIR")]
     recording: PathBuf,
     #[command(flatten)]
     range: Range,
-    /// Also compute the field again and compare each of its answers; only from the start of a run
+    /// Also compute the field again and compare each of its answers; not with --from or --what-if
     #[arg(long, conflicts_with_all = ["from", "what_if"])]
     field: bool,
     /// The read-out that the run was given
@@ -73,8 +74,9 @@ struct Report {
     differs_in_slot: Option<u64>,
     /// Why slots cannot be replayed; the first few reasons.
     missing: Vec<String>,
-    /// Recorded seconds that were replayed, and how long the replay took.
+    /// Recorded seconds that were replayed.
     seconds: f64,
+    /// How long the replay took, seconds.
     took_s: f64,
     /// The field's answers, computed again.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,18 +119,18 @@ impl FieldReport {
         }
         if self.before > 0 && *equal > 0 {
             say!(
-                "{} answers before them were not: the recording has no copy of the field from then",
+                "{} earlier answers were not computed: the recording has no copy of the field from then",
                 self.before
             );
         }
         if *steered > 0 {
-            say!("{steered} of them compared without their motors, because a goal decided those");
+            say!("{steered} of the answers were compared without motors: a goal decided the motors");
         }
         self.unknown.iter().for_each(|why| say!("Later answers were not computed: {why}"));
     }
 }
 
-/// Maximum number of reasons printed.
+/// Maximum number of reasons reported.
 const TOLD: usize = 8;
 
 /// A replay in progress. The newest slot is held back until the next one arrives, which shows what was lost
@@ -162,7 +164,7 @@ impl Course {
         Ok(Course { replay, field, waiting: None, report, first: None, last_missing: None })
     }
 
-    /// Whether the replay continues.
+    /// Replays the slot that was held back, and holds back `next`. Returns whether the replay continues.
     fn take(&mut self, next: Option<Box<Step>>) -> bool {
         let lost = next.as_ref().map_or(0, |next| next.slot.lost);
         let report = &mut self.report;
@@ -270,23 +272,23 @@ fn field_of(run: &Run, readout: Option<&Path>, copies: Vec<FieldCopy>) -> Result
     FieldReplay::new(&board, readout, engine, start).map_err(Failure::unavailable)
 }
 
-/// The board as the run used it, and the quality level it was fixed at.
+/// The board as the run used it, and the quality level that the run was fixed at, if any.
 pub fn board_of(run: &Run) -> Result<(Board, Option<QualityLevel>), Failure> {
     let mut loaded = board::from_text("recorded", &run.board)
-        .map_err(|error| Failure::data(format!("this program does not accept its board: {error}")))?;
+        .map_err(|error| Failure::data(format!("this program rejects the recorded board: {error}")))?;
     if run.word("simulated") == "true" {
         simulate::simulate(&mut loaded)?;
     }
     if loaded.digest.to_hex().to_string() != run.word("digest") {
         return Err(Failure::data(
-            "this program interprets its board differently from the one that recorded it",
+            "this program interprets the recorded board differently from the version that recorded it",
         )
         .fix("use the version that recorded it"));
     }
     Ok(as_run(loaded.board, run))
 }
 
-/// `board` with the run's setting for arming by itself, and the quality level that the run was fixed at.
+/// `board` with the run's setting of `auto_arm`, and the quality level that the run was fixed at, if any.
 pub fn as_run(mut board: Board, run: &Run) -> (Board, Option<QualityLevel>) {
     board.safety.auto_arm = run.word("auto_arm") == "true";
     (board, run.word("rung").parse().ok().and_then(QualityLevel::new))

@@ -15,12 +15,12 @@ use std::path::{Path, PathBuf};
 
 /// Largest file that is read, in bytes: a day's drive in one file.
 pub const LARGEST: u64 = 16 << 30;
-/// Size in bytes of a file that takes a second to read.
+/// Smallest size in bytes for which a progress bar is shown: such a file takes about a second to read.
 const LARGE: u64 = 32 << 20;
 
-/// The metadata of the run in its files.
+/// What the files of a run say about the run.
 pub struct Run {
-    /// Its metadata.
+    /// The metadata at the start of a file.
     pub words: BTreeMap<String, String>,
     /// The board's effective values.
     pub board: String,
@@ -56,12 +56,12 @@ pub enum Item {
 
 /// A recording that is read slot by slot.
 pub struct Source {
-    /// The metadata of the run, as far as read so far.
+    /// What is known about the run so far.
     pub run: Run,
     files: std::vec::IntoIter<PathBuf>,
     reader: Option<(PathBuf, Reader<BufReader<Take<File>>>)>,
     bar: ProgressBar,
-    /// Bytes of the files before this one.
+    /// Bytes in the files before the current one.
     before: u64,
 }
 
@@ -167,8 +167,8 @@ pub fn progress(bytes: u64) -> ProgressBar {
     bar
 }
 
-/// Reads the whole recording at `path`. `each` is called with the facts, once they are known, and with every
-/// slot in order.
+/// Reads the whole recording at `path`. `each` is called for every slot, in order, with what is known about
+/// the run by then.
 pub fn read(
     path: &Path,
     mut each: impl FnMut(&Run, Box<Step>) -> Result<(), Failure>,
@@ -190,7 +190,8 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
     let mut run = None;
     for (_, file) in all.into_iter().rev() {
         let of = run_of(&file);
-        // A file that cannot be read ends the search: files before it may belong to another run.
+        // An unreadable file ends the search, because files before it may belong to another run; the newest
+        // files are skipped if they are unreadable.
         if of.is_none() || run.is_some() && of != run {
             match newest.is_empty() {
                 true => continue,

@@ -116,7 +116,7 @@ impl ProcessSummary {
 pub struct Stop {
     /// Seconds after the first slot.
     pub at_s: f64,
-    /// As text.
+    /// The reason, as text.
     pub why: String,
 }
 
@@ -132,7 +132,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// The state before the first slot of a run on `board`; `None` if this program does not accept the board.
+    /// The state before the first slot of a run. `board` is `None` if this program does not accept the run's
+    /// board.
     pub fn new(board: Option<&Board>) -> Tally {
         let odometer = board.and_then(MotionModel::of).map(Odometer::new);
         Tally { period: board.map_or(Span::ZERO, |board| board.period), odometer, ..Tally::default() }
@@ -192,7 +193,7 @@ impl Tally {
         (summary, sentences)
     }
 
-    /// Advances by the previous command, which was in effect until `slot`.
+    /// Advances the odometer by the previous command, which was in effect until `slot`.
     fn advance(&mut self, slot: &Slot) {
         let Some(odometer) = &mut self.odometer else { return };
         let before = self.last.as_ref().and_then(Slot::command);
@@ -218,7 +219,7 @@ fn why(slot: &Slot, for_good: bool) -> String {
     }
 }
 
-/// The board in the recording, if this program accepts it; the figures need only its period.
+/// The board in the recording, if this program accepts it; the figures need only its period and its motion.
 pub fn board_of(run: &Run) -> Option<Board> {
     let mut loaded = board::from_text("recorded", &run.board).ok()?;
     if run.word("simulated") == "true" {
@@ -243,7 +244,7 @@ impl Summary {
             add!("Distance according to its commands: {metres:.1} m.");
         }
         let late = self.release_late_max_us;
-        add!("{} due slots did not run; the latest start was {late:.0} us late.", self.slots_lost);
+        add!("{} due slots did not run; the others started at most {late:.0} us late.", self.slots_lost);
         for stop in self.stops.iter().take(stops) {
             add!("After {:.2} s it stopped: {}.", stop.at_s, stop.why);
         }

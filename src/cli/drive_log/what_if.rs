@@ -66,7 +66,7 @@ impl Otherwise {
             );
         }
         if self.stretches.len() > TOLD {
-            say!("  and {} more times; --json lists all", self.stretches.len() - TOLD);
+            say!("  and {} more times; --json lists them", self.stretches.len() - TOLD);
         }
     }
 }
@@ -82,12 +82,12 @@ pub fn board_of(run: &Run, changes: &[String]) -> Result<(Board, Option<QualityL
             ))
         })?;
         text = edit::replaced(&text, key.trim(), value.trim()).ok_or_else(|| {
-            Failure::usage(format!("--what-if: the recorded board has no value '{}'", key.trim()))
+            Failure::usage(format!("--what-if: the recorded board has no key '{}'", key.trim()))
                 .fix("name it as 'ganglion check' prints it: TABLE.KEY, or LIST.NAME.KEY")
         })?;
     }
     let mut loaded = board::from_text("what-if", &text)
-        .map_err(|error| Failure::usage(format!("--what-if: with it the board is not valid: {error}")))?;
+        .map_err(|error| Failure::usage(format!("--what-if: the changed board is invalid: {error}")))?;
     if run.word("simulated") == "true" {
         simulate::simulate(&mut loaded)?;
     }

@@ -1,4 +1,4 @@
-//! The drawing as SVG: one file that loads nothing, for light and dark pages.
+//! The drawing as SVG: one file that loads no other, for light and dark pages.
 
 use super::marks::{RADIUS, colour, points};
 use super::{About, TripMark, Trips, places};
@@ -10,15 +10,17 @@ use std::fmt::Write;
 
 /// The bytes that every picture begins with. A file without them is not overwritten.
 pub(super) const BEGIN: &str = "<!-- a picture of a run of ganglion -->\n";
-/// Pixels of the longer side of a room: a picture that fits on a screen beside its text.
+/// Length of the room's longer side, pixels: the picture fits on a screen beside text.
 const LONGER_PX: f64 = 800.0;
-/// Narrowest picture, pixels: the title needs this.
+/// Minimum width between the margins, pixels: the title needs it.
 const NARROWEST_PX: f64 = 560.0;
-/// Space around everything, and above the room, where the title is.
+/// Margin around everything, pixels.
 const MARGIN_PX: f64 = 24.0;
+/// Space above the room, for the title, pixels.
 const TOP_PX: f64 = 76.0;
-/// Distance from one line of the legend to the next, and from one column to the next.
+/// Distance from one line of the legend to the next, pixels.
 const LINE_PX: f64 = 26.0;
+/// Distance from one column of the legend to the next, pixels.
 const COLUMN_PX: f64 = 170.0;
 /// Radius of the mark of a place that the robot was sent to, pixels: larger than a trip's.
 const PLACE_PX: f64 = 10.0;
@@ -28,7 +30,7 @@ pub(super) struct Scene<'a> {
     pub(super) board: &'a str,
     pub(super) about: &'a About,
     pub(super) world: &'a World,
-    /// The car's size, and where it is at the end.
+    /// The car's size, and its position at the end.
     pub(super) car: RoomStatus,
     pub(super) report: &'a Report,
     pub(super) seconds: f64,
@@ -37,7 +39,7 @@ pub(super) struct Scene<'a> {
     pub(super) trips: &'a Trips,
 }
 
-/// The picture's looks. The first block is for light pages, the second for dark ones.
+/// The picture's style sheet. The first block is for light pages, the second for dark ones.
 const LOOKS: &str = "\
 text{font-family:system-ui,sans-serif;font-size:14px;fill:#1b1f24}
 .title{font-size:18px;font-weight:600}
@@ -101,9 +103,9 @@ const HATCH: &str = r#"<defs><pattern id="hatch" width="10" height="10" patternU
 
 /// Maps metres to pixels of the page.
 struct Page {
-    /// Pixels of a metre.
+    /// Pixels per metre.
     scale: f64,
-    /// The corner of the room where x and y are 0.
+    /// Position on the page of the room's corner where x and y are 0, pixels.
     left: f64,
     bottom: f64,
 }
@@ -234,14 +236,14 @@ fn marks(scene: &Scene<'_>, page: &Page) -> String {
     scene.marks.iter().map(mark).collect::<Vec<_>>().join("\n")
 }
 
-/// Where to draw the mark of `cause` that belongs at `at`: to the right of a mark of another cause that would
-/// hide it.
+/// Where to draw the mark of `cause` that belongs at (x, y). If it would overlap a mark of another cause, it
+/// is moved to the right.
 fn beside(placed: &[(Cause, [f64; 2])], cause: Cause, [mut x, y]: [f64; 2]) -> [f64; 2] {
     let is_hidden = |x: f64| {
         let over = |at: &[f64; 2]| (at[0] - x).abs().max((at[1] - y).abs()) < RADIUS;
         placed.iter().any(|(other, at)| *other != cause && over(at))
     };
-    // At most once per cause: more marks of different causes are rarely in one place.
+    // At most one step per cause: there are rarely marks of that many causes in one place.
     for _ in Cause::ALL {
         if is_hidden(x) {
             x += 2.0 * RADIUS;
@@ -293,7 +295,7 @@ fn legend(scene: &Scene<'_>, page: &Page, width: f64) -> Legend {
     Legend { svg: entries.join("\n"), lines }
 }
 
-/// What the legend explains.
+/// A mark that the legend explains.
 enum Sample {
     Way,
     Tape,
@@ -320,7 +322,7 @@ impl Sample {
 }
 
 fn entries(scene: &Scene<'_>) -> Vec<(Sample, String)> {
-    let mut entries = vec![(Sample::Way, "way driven".to_string())];
+    let mut entries = vec![(Sample::Way, "path driven".to_string())];
     if !scene.world.line().is_empty() {
         entries.push((Sample::Tape, "line on the floor".to_string()));
     }
@@ -350,7 +352,7 @@ mod tests {
     fn marks_of_different_causes_stand_beside_each_other() {
         let placed = [(Cause::Obstacle, [10.0, 10.0]), (Cause::Cliff, [24.0, 12.0])];
         assert_eq!(beside(&placed, Cause::Tilt, [11.0, 10.0]), [39.0, 10.0]);
-        assert_eq!(beside(&placed, Cause::Obstacle, [11.0, 10.0]), [11.0, 10.0], "its own kind");
+        assert_eq!(beside(&placed, Cause::Obstacle, [11.0, 10.0]), [11.0, 10.0], "a mark of the same cause");
         assert_eq!(beside(&placed, Cause::Tilt, [10.0, 30.0]), [10.0, 30.0]);
     }
 

@@ -5,20 +5,20 @@ use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 
 /// Radius of a mark, pixels: large enough to tell the shapes apart.
 pub(super) const RADIUS: f64 = 7.0;
-/// Number of points that draw a circle of that size.
+/// Number of corners of the polygon that stands for a circle of that size.
 const ROUND: usize = 16;
 
 /// A regular polygon or a star, by its corners.
 struct Shape {
     corners: usize,
-    /// Distance from the centre to the notches between the corners, as a share of the corners' distance;
-    /// `None`: a polygon.
+    /// Distance from the centre to the notches between the corners, as a share of the distance to the
+    /// corners; `None`: a polygon.
     notch: Option<f64>,
-    /// Where the first corner points, radians clockwise from the right.
+    /// Direction of the first corner, radians clockwise from the right.
     turn: f64,
 }
 
-/// Upwards and downwards on a page.
+/// Directions on the page: upwards and downwards.
 const UP: f64 = -FRAC_PI_2;
 const DOWN: f64 = FRAC_PI_2;
 
@@ -42,10 +42,11 @@ fn shape(cause: Cause) -> Shape {
     }
 }
 
-/// Colours in turn: blue, orange, green, purple, red.
+/// Number of colours: blue, orange, green, purple, red.
 const COLOURS: usize = 5;
 
-/// The class that gives `cause` its colour: `c0` to `c4`. Neighbours by severity differ.
+/// The number of the CSS class, `c0` to `c4`, that gives `cause` its colour. Causes of adjacent severity have
+/// different colours, except [`Cause::LoopLate`] and [`Cause::Cliff`], which are both red.
 pub(super) fn colour(cause: Cause) -> usize {
     match cause {
         Cause::Obstacle => 1,

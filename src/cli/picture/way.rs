@@ -1,7 +1,7 @@
-//! The path that a robot drove, in bounded memory: a point every few centimetres; when there are too many
-//! points, the spacing doubles.
+//! The path that a robot drove, in bounded memory: a point every few centimetres. When there are too many
+//! points, every second one is removed and the spacing doubles.
 
-/// Initial minimum distance between two points, metres: a tenth of a PiCar-X, so that curves look round.
+/// Initial minimum distance between two points, metres: a tenth of a PiCar-X's length, so curves look round.
 const FIRST_STEP_M: f64 = 0.02;
 /// Maximum number of points: 80 m at the initial distance, and about 50 kB in a picture.
 const MOST_POINTS: usize = 4_000;
@@ -54,8 +54,8 @@ mod tests {
         let mut way = Way::default();
         [0.0, 0.0, 0.019, 0.021, 0.03, 0.042].into_iter().for_each(|x| way.go([x, 0.0]));
         assert_eq!(way.points, [[0.0, 0.0], [0.021, 0.0], [0.042, 0.0]]);
-        assert_eq!(way.to([0.05, 0.0]).len(), 4, "the end is part of it");
-        assert_eq!(way.to([0.042, 0.0]).len(), 3, "once");
+        assert_eq!(way.to([0.05, 0.0]).len(), 4, "the end is part of the path");
+        assert_eq!(way.to([0.042, 0.0]).len(), 3, "the end is in it only once");
     }
 
     #[test]

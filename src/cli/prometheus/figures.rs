@@ -1,4 +1,4 @@
-//! Selects and names the figures of a status that go onto the page. Uses base units, as Prometheus
+//! Selects and names the metrics of a status that go onto the page. Uses base units, as Prometheus
 //! recommends: seconds, bytes, hertz, watts, ratios; temperatures in degrees Celsius.
 
 use super::page::Page;
@@ -13,12 +13,12 @@ use crate::runtime::control::{
 
 /// Codes of all modes.
 const MODES: std::ops::RangeInclusive<u8> = 0..=6;
-/// States of the guard, as its summary names them.
+/// The guard's states, named as in [`GuardSummary`].
 const GUARD_PHASES: [&str; 5] = ["absent", "waiting", "greeted", "trusted", "tripped"];
-/// Hertz in a megahertz.
+/// Hertz per megahertz.
 const HERTZ: f64 = 1e6;
 
-/// Writes every figure that `status` has.
+/// Writes all metrics of `status`.
 pub(super) fn write(status: &Status, page: &mut Page) {
     identity(status, page);
     mode(status, page);
@@ -39,14 +39,14 @@ fn bit(holds: bool) -> u8 {
 
 fn identity(status: &Status, page: &mut Page) {
     let Status { version, board, board_digest, .. } = status;
-    page.gauge("build_info", "Always 1. Version of the program that runs.").with(&[("version", version)], 1);
+    page.gauge("build_info", "Always 1. Version of the running program.").with(&[("version", version)], 1);
     page.gauge("board_info", "Always 1. The board, the digest of its effective values, simulated or not.")
         .with(&[("board", board), ("digest", board_digest), ("simulated", &status.simulated.to_string())], 1);
 }
 
 fn mode(status: &Status, page: &mut Page) {
     let mut modes = page.gauge("mode", "1 for the robot's mode, 0 for the others.");
-    // The status's own mode comes last in case this version does not know it; otherwise it is already listed.
+    // The status's own mode comes last, in case this version does not know it. A second sample is dropped.
     for mode in MODES.map(|code| -> &str { Mode::name_of(code) }).chain([status.mode.as_str()]) {
         modes.with(&[("mode", mode)], bit(mode == status.mode));
     }
@@ -54,7 +54,7 @@ fn mode(status: &Status, page: &mut Page) {
     for cause in causes_and(status.causes.iter().map(String::as_str)) {
         causes.with(&[("cause", cause)], bit(status.causes.iter().any(|active| active == cause)));
     }
-    let mut latched = page.gauge("cause_latched", "1 for the cause that stays until the robot is disarmed.");
+    let mut latched = page.gauge("cause_latched", "1 for the latched cause, which lasts until disarming.");
     for cause in causes_and(status.latched.as_deref()) {
         latched.with(&[("cause", cause)], bit(status.latched.as_deref() == Some(cause)));
     }
@@ -67,8 +67,8 @@ fn mode(status: &Status, page: &mut Page) {
     page.gauge("arming_prevented", "How many reasons prevent arming now.").value(status.refusal.len());
 }
 
-/// Every known cause, so that a graph has each one before it first becomes active, and `more`, the causes
-/// that only a newer runtime knows.
+/// Every known cause, so that a graph has each one before it first becomes active; then `more`, which may
+/// contain causes that only a newer runtime knows.
 fn causes_and<'s>(more: impl IntoIterator<Item = &'s str>) -> impl Iterator<Item = &'s str> {
     let known = Cause::ALL.into_iter().map(|cause| -> &'s str { cause.name() });
     known.chain(more)
@@ -76,7 +76,7 @@ fn causes_and<'s>(more: impl IntoIterator<Item = &'s str>) -> impl Iterator<Item
 
 fn slots(status: &Status, page: &mut Page) {
     page.counter("slots_total", "Control periods that ran.").value(status.slots_run);
-    page.counter("slots_missed_total", "Control periods that came due and did not run.")
+    page.counter("slots_missed_total", "Control periods that came due but did not run.")
         .value(status.slots_skipped);
     page.counter("commands_confirmed_total", "Motor commands confirmed on the wire.")
         .value(status.commands_confirmed);
@@ -88,7 +88,7 @@ fn slots(status: &Status, page: &mut Page) {
 }
 
 fn drops(status: &Status, page: &mut Page) {
-    let mut drops = page.counter("dropped_total", "What was dropped or lost on the way, by kind.");
+    let mut drops = page.counter("dropped_total", "Data that was dropped or lost, by kind.");
     drops.with(&[("kind", "slot_record")], status.records_dropped);
     drops.with(&[("kind", "reading")], status.readings_dropped);
     drops.with(&[("kind", "edge")], status.edges_dropped);
@@ -140,7 +140,7 @@ fn gpu(measured: &Measured, page: &mut Page) {
     gauge("gpu_clock_hertz", "Clock of the GPU's multiprocessors.", clock_mhz.map(|mhz| exact(mhz) * HERTZ));
     let memory = memory_clock_mhz.map(|mhz| exact(mhz) * HERTZ);
     gauge("gpu_memory_clock_hertz", "Clock of the GPU's memory.", memory);
-    gauge("gpu_load_ratio", "Share of the time in which the GPU worked, 0 to 1.", load.map(exact));
+    gauge("gpu_load_ratio", "Share of the time in which the GPU was busy, 0 to 1.", load.map(exact));
     if let Some(watts) = power_watts {
         let rail = power_rail.as_deref().unwrap_or_default();
         page.gauge("gpu_power_watts", "Power of the card, or of the supply rail that also feeds the GPU.")
@@ -154,7 +154,7 @@ fn exact(value: f32) -> f64 {
 }
 
 fn parts(measured: &Measured, page: &mut Page) {
-    let mut temperatures = page.gauge("temperature_celsius", "Temperature sensors with a good value.");
+    let mut temperatures = page.gauge("temperature_celsius", "Temperature, by sensor with a good value.");
     for (sensor, celsius) in &measured.temperatures {
         celsius.iter().for_each(|celsius| temperatures.with(&[("sensor", sensor)], celsius));
     }
@@ -186,11 +186,11 @@ fn buses(buses: &[BusStatus], page: &mut Page) {
         let mut counter = page.counter(name, help);
         buses.iter().for_each(|bus| counter.with(&[("bus", &bus.name)], count(bus)));
     }
-    let mut lost = page.gauge("bus_devices_lost", "Devices without values on each bus.");
+    let mut lost = page.gauge("bus_devices_lost", "Devices on each bus that return no values.");
     buses.iter().for_each(|bus| lost.with(&[("bus", &bus.name)], bus.lost.len()));
     let mut steps = page.counter("bus_recoveries_total", "Recovery steps taken on each bus.");
     for bus in buses {
-        // Steps that were never taken are included too, so that the first time one is taken shows as an
+        // Steps that were never taken are included as 0, so that the first use of a step shows as an
         // increase.
         let known = RecoveryStep::ALL.into_iter().map(|step| -> &str { step.name() });
         for step in known.chain(bus.recovery.keys().map(String::as_str)) {
@@ -232,7 +232,7 @@ fn link(LinkStatus { stood_in, counters, .. }: &LinkStatus, page: &mut Page) {
 }
 
 fn recording(recording: &RecordingStatus, page: &mut Page) {
-    page.gauge("recording_writing", "Whether slots go into a file now.").value(bit(recording.writing));
+    page.gauge("recording_writing", "Whether slots are written to a file now.").value(bit(recording.writing));
     page.gauge("recording_ended", "Whether nothing more is recorded in this run.")
         .value(bit(recording.ended));
     page.counter("recording_slots_total", "Slots written to recordings.").value(recording.slots);

@@ -1,6 +1,6 @@
 //! Prometheus' text format: a header for each metric, then its samples. Each name gets the prefix
-//! `ganglion_`. A metric without samples is left out, and so is a sample that is not finite or repeats the
-//! labels of an earlier one, because a reader would reject the whole file.
+//! `ganglion_`. Metrics without samples and samples that are not finite are left out. A sample that repeats
+//! the labels of an earlier one is left out too, because a reader would reject the whole file.
 
 use crate::system::sanitize;
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ impl Page {
         Page(String::new())
     }
 
-    /// A value that goes up and down.
+    /// A value that can go up and down.
     pub(super) fn gauge<'p>(&'p mut self, name: &'p str, help: &'p str) -> Metric<'p> {
         self.metric(name, help, "gauge")
     }
@@ -27,8 +27,9 @@ impl Page {
         self.metric(name, help, "counter")
     }
 
-    /// A histogram: `counts` by class, each with its upper bound in `bounds_us` except for the last class.
-    /// Counts with a different number of classes are left out: they come from another version of the runtime.
+    /// A histogram: `counts` has one count per bucket, `bounds_us` the upper bound of every bucket except the
+    /// last. Counts with a different number of buckets are left out: they come from another version of the
+    /// runtime.
     pub(super) fn histogram(
         &mut self,
         (name, help): (&str, &str),

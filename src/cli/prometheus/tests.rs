@@ -20,13 +20,13 @@ struct Family {
 }
 
 /// Reads a page and enforces every rule of the format: one header for each metric, before its samples; known
-/// kinds; names, labels and escapes of the allowed characters; no series twice; complete histograms.
+/// kinds; only allowed characters in names, labels and escapes; no series twice; complete histograms.
 fn read(page: &str) -> Result<BTreeMap<String, Family>, String> {
     let mut families: BTreeMap<String, Family> = BTreeMap::new();
     let (mut helped, mut current) = (String::new(), String::new());
     let mut seen = BTreeSet::new();
     if !page.ends_with('\n') {
-        return Err("the last line does not end".into());
+        return Err("the last line has no line end".into());
     }
     for line in page.lines() {
         let fail = |why: &str| format!("{why}: {line}");
@@ -42,14 +42,14 @@ fn read(page: &str) -> Result<BTreeMap<String, Family>, String> {
                 return Err(fail("a bad TYPE"));
             }
             if (kind == "counter") != name.ends_with("_total") || !name.starts_with("ganglion_") {
-                return Err(fail("a name against the conventions"));
+                return Err(fail("a name that breaks the conventions"));
             }
             current = name.into();
             families.insert(current.clone(), Family { kind: kind.into(), samples: Vec::new() });
         } else {
-            let (name, labels, value) = sample(line).ok_or(fail("no sample"))?;
-            let family = families.get_mut(&current).ok_or(fail("no header"))?;
-            let suffix = name.strip_prefix(&current).ok_or(fail("under another header"))?;
+            let (name, labels, value) = sample(line).ok_or(fail("not a sample"))?;
+            let family = families.get_mut(&current).ok_or(fail("a sample without a header"))?;
+            let suffix = name.strip_prefix(&current).ok_or(fail("a sample under another metric's header"))?;
             let suffixes: &[&str] = match family.kind.as_str() {
                 "histogram" => &["_bucket", "_sum", "_count"],
                 _ => &[""],
@@ -112,7 +112,8 @@ fn sample(line: &str) -> Option<(String, BTreeMap<String, String>, f64)> {
     is_name(name).then(|| (name.to_string(), labels, value))
 }
 
-/// Whether bounds and counts rise, and the last class has no bound and equals the count.
+/// Whether the bounds rise, the counts do not fall, and the last bucket is unbounded and equals the sample
+/// `_count`.
 fn is_complete(name: &str, Family { samples, .. }: &Family) -> bool {
     let buckets: Vec<(f64, f64)> = samples
         .iter()
@@ -180,7 +181,7 @@ fn full() -> Status {
         recovery: [("reset".to_string(), 1)].into(),
         measures: vec!["reset".into()],
     };
-    // A second bus of the same name must not spoil the page.
+    // A second bus of the same name must not make the page invalid.
     status.buses = vec![bus("motors"), bus("motors")];
     status.guard = Some(GuardSummary {
         required: true,
@@ -216,7 +217,7 @@ fn a_page_is_read_by_a_strict_reader_with_its_values() {
     assert_eq!(of("ganglion_dropped_total", Some(("kind", "reading"))), 5.0);
     assert_eq!(of("ganglion_mode", Some(("mode", "degraded"))), 1.0);
     let modes = &families["ganglion_mode"].samples;
-    assert_eq!((modes.len(), modes.iter().map(|(.., on)| on).sum::<f64>()), (7, 1.0), "one of all modes");
+    assert_eq!((modes.len(), modes.iter().map(|(.., on)| on).sum::<f64>()), (7, 1.0), "one of the modes");
     let active = &families["ganglion_cause_active"].samples;
     assert_eq!(
         active.iter().map(|(.., on)| on).sum::<f64>(),
@@ -252,7 +253,7 @@ fn histograms_are_cumulative_and_in_seconds() {
         samples.iter().find(|(sample, ..)| sample.ends_with("_sum")).map(|(.., sum)| *sum)
     });
     assert_eq!(sums, [Some(0.00025), Some(1.5)]);
-    // A runtime of another version may have other classes.
+    // A runtime of another version may have other buckets.
     let mut other = full();
     other.measured.lateness =
         Some(Lateness { limit_us: 1.0, counts: vec![1; LATENESS_BOUNDS_US.len()], sum_us: 1.0 });

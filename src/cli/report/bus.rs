@@ -18,15 +18,15 @@ pub(super) struct BusLine {
     cuts: u64,
     /// The longest time without a command to motors that may have been moving; absent if none moved.
     longest_unled_us: Option<f64>,
-    /// How often each device was lost, by the sensors it provides; only devices that were lost.
+    /// How often each device was lost, by the names of its sensors; devices that were never lost are absent.
     losses: BTreeMap<String, u64>,
     /// The devices that were still lost at the end.
     lost: Vec<String>,
-    /// Recovery measures that were used.
+    /// How often each recovery step was taken; steps that were never taken are absent.
     #[serde(rename = "rungs")]
     steps: BTreeMap<&'static str, u64>,
     late: u64,
-    /// The longest poll of each device, by the sensors it provides.
+    /// The duration of each device's longest poll, by the names of its sensors.
     longest_us: BTreeMap<String, f64>,
 }
 
@@ -77,7 +77,7 @@ impl BusLine {
             say!("             motors not confirmed stopped: stop repeated {} times", self.stops_again);
         }
         if self.cuts > 0 {
-            say!("             stopped by their line {} times while the bus hung", self.cuts);
+            say!("             motors stopped by their line {} times while the bus hung", self.cuts);
         }
         let losses = self.losses.iter().map(|(device, times)| {
             let end = if self.lost.contains(device) { ", still lost at the end" } else { "" };
@@ -85,7 +85,7 @@ impl BusLine {
         });
         let losses: Vec<String> = losses.collect();
         if !losses.is_empty() {
-            say!("             temporarily without a value: {}", losses.join(", "));
+            say!("             devices that were lost: {}", losses.join(", "));
         }
     }
 }

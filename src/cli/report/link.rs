@@ -22,6 +22,6 @@ pub(super) fn say_link(counters: &LinkCounters) {
          {unserved} in which the brain could not compute"
     );
     say!(
-        "             {connections} connections to the tether; the local field took over {takeovers} times, gave back {returns}"
+        "             {connections} connections to the tether; {takeovers} takeovers by the local field, {returns} by the brain"
     );
 }

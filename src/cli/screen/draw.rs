@@ -8,19 +8,22 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
 
-/// The smallest window that has room for everything.
+/// The smallest window in which the panels are shown, columns by rows.
 const WHOLE: [u16; 2] = [80, 24];
 /// From this width on there is a third column.
 const THREE_COLUMNS: u16 = 118;
-/// Width of the left column, with the tables, and of the middle one.
+/// Width of the left column, which has the tables.
 const LEFT: u16 = 46;
+/// Width of the middle column if there are three.
 const MIDDLE: u16 = 36;
-/// Rows above and below the columns: title, mode, causes; message, keys.
+/// Rows above the columns: title, mode, causes.
 const ABOVE: u16 = 4;
+/// Rows below the columns: message, keys.
 const BELOW: u16 = 2;
 /// Lines for causes of restraint.
 const CAUSES: usize = 2;
-/// If the body has fewer rows than this, loop and field take less space so that the room fits.
+/// If the body has fewer rows than this, the panels for motors, buses, loop and field are shorter, so that
+/// sensors and room have space.
 const LOW: u16 = 28;
 /// The fewest rows in which the room is drawn.
 const LEAST_ROOM: u16 = 5;
@@ -37,8 +40,8 @@ pub(super) fn draw(model: &Model, area: Rect, buffer: &mut Buffer) {
     }
     if area.width < WHOLE[0] || area.height < WHOLE[1] {
         let [width, height] = WHOLE;
-        let small = format!(" This window has {} x {}. From {width} x {height} on", area.width, area.height);
-        return lines(&[small, " it shows sensors, motors, loop, field and buses.".into()], body, buffer);
+        let small = format!(" This window is {} x {}. At least {width} x {height}", area.width, area.height);
+        return lines(&[small, " is needed for sensors, motors, loop, field, buses.".into()], body, buffer);
     }
     if model.page == Page::Slices {
         return slices::draw(model.shown().0.slices.as_ref(), model.colour, body, buffer);
@@ -130,7 +133,7 @@ fn left_column(model: &Model, area: Rect, buffer: &mut Buffer) {
     below.iter().for_each(|panel| pile.add(panel, buffer));
 }
 
-/// Whether the body has too few rows for both the full panels and the room.
+/// Whether the body has too few rows for the full panels.
 fn area_is_low(body: Rect) -> bool {
     body.height < LOW
 }

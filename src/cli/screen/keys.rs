@@ -23,7 +23,7 @@ pub(super) enum Key {
     Help,
     /// Leave the screen; a run ends with it.
     Quit,
-    /// Any other.
+    /// Any other key.
     Other,
 }
 
@@ -35,7 +35,7 @@ pub(super) enum After {
 }
 
 impl Key {
-    /// The action of a key; `None` for a release.
+    /// The action of a key event; `None` if the key was released.
     pub(super) fn of(event: KeyEvent) -> Option<Key> {
         if event.kind == KeyEventKind::Release {
             return None;

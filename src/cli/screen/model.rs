@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 const STATUSES_PER_STEP: u32 = 5;
 /// Steps that a graph can show: two minutes.
 const STEPS: usize = 240;
-/// Maximum number of path points kept, and the shortest distance between two of them, metres: 40 m in all.
+/// Maximum number of path points kept. They cover at least the last 40 m.
 const TRAIL_POINTS: usize = 4_000;
+/// Minimum distance between two consecutive points of the path, metres.
 const TRAIL_STEP_M: f64 = 0.01;
 /// How long the prompt that confirms arming a real robot stays open.
 const CONFIRM_WITHIN: Duration = Duration::from_secs(5);
@@ -49,12 +50,13 @@ pub(super) struct Model {
     /// The newest line of the log.
     pub(super) log: Option<String>,
     pub(super) page: Page,
-    /// This screen has stopped the robot's program, so its end is not an error.
+    /// Whether this screen has told the robot's program to end: it is then not an error if the program no
+    /// longer answers.
     pub(super) has_stopped: bool,
     asked_to_arm: Option<Instant>,
 }
 
-/// Values over time, of which a status shows only the latest.
+/// Values over time; a status contains only the newest ones.
 #[derive(Clone, Default)]
 pub(super) struct History {
     /// The worst quality level in each step, newest last.
@@ -95,7 +97,7 @@ impl Model {
         }
     }
 
-    /// What the page shows, except for the mode, which is always current.
+    /// What the page shows, except for the title, the mode and the causes, which are always current.
     pub(super) fn shown(&self) -> (&Status, &History) {
         match &self.frozen {
             Some(frozen) => (&frozen.0, &frozen.1),
@@ -120,8 +122,8 @@ impl Model {
         };
     }
 
-    /// Whether the key to arm takes effect. For a real robot it must be pressed twice: one accidental key
-    /// press must not make it drive.
+    /// Whether the key to arm takes effect now. For a real robot it must be pressed twice: one accidental key
+    /// press must not make the robot drive.
     pub(super) fn may_arm(&mut self) -> bool {
         if self.newest.simulated || self.asked_to_arm.take().is_some() {
             return true;
@@ -131,7 +133,7 @@ impl Model {
         false
     }
 
-    /// Another key was pressed, which cancels arming.
+    /// Cancels the prompt that confirms arming, because another key was pressed.
     pub(super) fn forget_arming(&mut self) {
         if self.asked_to_arm.take().is_some() {
             self.notice = words::NOT_ARMED.to_string();
@@ -174,7 +176,8 @@ impl History {
     }
 }
 
-/// Adds `value` to the newest step, which keeps the largest, or starts a new step with it.
+/// Starts a new step with `value` if `begins`; otherwise adds `value` to the newest step, which keeps its
+/// largest value.
 fn note(steps: &mut VecDeque<usize>, value: usize, begins: bool) {
     match steps.back_mut() {
         Some(last) if !begins => *last = value.max(*last),
@@ -197,7 +200,7 @@ mod tests {
         let mut history = History::default();
         let late = |counts: &[u64]| Lateness { limit_us: 10_000.0, counts: counts.to_vec(), sum_us: 0.0 };
         assert_eq!(history.latest(&late(&[5, 1, 0])), Some(1));
-        assert_eq!(history.latest(&late(&[9, 1, 0])), Some(0), "the late slot was before");
+        assert_eq!(history.latest(&late(&[9, 1, 0])), Some(0), "the late slot is older");
         assert_eq!(history.latest(&late(&[9, 1, 0])), None, "no slot ran");
         assert_eq!(history.latest(&late(&[9, 1, 2])), Some(2));
     }

@@ -1,4 +1,4 @@
-//! The screen of a run, in a thread separate from the robot's.
+//! The screen of a run, in a thread of its own.
 
 use super::model::Owner;
 use super::robot::Inside;
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// The lowest priority: everything else on the machine runs first.
+/// The lowest ordinary priority: the screen gives way to everything else on the machine.
 const NICE: i32 = 19;
-/// How long a run waits for the screen at its end. Drawing a page takes a tenth of that; a terminal that
-/// accepts no output would block the screen forever.
+/// How long a run waits at its end for the screen to close. The screen checks for the end every 100 ms, but a
+/// terminal that accepts no output would block it forever.
 const END_PATIENCE: Duration = Duration::from_millis(1_000);
 
 /// The screen. Dropping this value ends the screen and restores the terminal.

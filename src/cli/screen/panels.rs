@@ -21,7 +21,7 @@ pub(super) struct Row {
     pub(super) trouble: bool,
 }
 
-/// How detailed a panel is: a window with few rows keeps some for the simulated room.
+/// How detailed a panel is: in a window with few rows, brief panels leave space for the simulated room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     Whole,
@@ -91,7 +91,7 @@ fn sensor(SensorStatus { name, unit, value, age_ms, health }: &SensorStatus) -> 
     trouble(format!("{mark}{name:<14} {value:>7} {unit:<6} {age:>6} {health}"), bad)
 }
 
-/// Three significant digits are enough to watch, and a table needs a fixed width.
+/// At most two decimals, and fewer for a large value: enough to watch, and a table needs a fixed width.
 fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1_000.0 => format!("{value:.0}"),
@@ -143,7 +143,8 @@ pub(super) fn control_loop(status: &Status, history: &History, width: usize, dep
     Panel { title: "Loop: lateness of each period".into(), rows }
 }
 
-/// All slots by class, on a log scale, so that one late slot among a million is still visible.
+/// A histogram of the lateness of all slots, on a log scale, so that one late slot among a million is still
+/// visible.
 fn lateness_bars(Lateness { counts, .. }: &Lateness) -> String {
     let log = |count: u64| (count as f64 + 1.0).log2();
     let highest = counts.iter().map(|count| log(*count)).fold(1.0, f64::max);
@@ -213,7 +214,7 @@ pub(super) fn field(status: &Status, history: &History, width: usize, depth: Dep
         rows.extend(lines.into_iter().map(|text| trouble(text, given_up)));
     }
     rows.extend(status.map.as_ref().map(recalled));
-    // Without a GPU the engine line above is enough.
+    // A brief panel names a GPU only if there is one: otherwise the engine line above says enough.
     if let Some(gpu) = measured.gpu.as_ref().filter(|gpu| depth == Depth::Whole || gpu.name.is_some()) {
         let name = gpu.name.as_deref().unwrap_or("none");
         let why = gpu.why.as_deref().unwrap_or("not in use");
@@ -287,7 +288,7 @@ fn bus(bus: &BusStatus) -> Vec<Row> {
     rows
 }
 
-/// What was lost.
+/// Counts of work and data that were lost, and of refused requests to arm.
 pub(super) fn drops(status: &Status) -> Panel {
     let expired: u64 = status.buses.iter().map(|bus| bus.expired).sum();
     let counts = [

@@ -27,7 +27,7 @@ struct MapCache {
 }
 
 impl MapCache {
-    /// Whether to read it now.
+    /// Whether the map must be read now; if so, the next time is due after [`MAP_EVERY`].
     fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let is_due = self.due.is_none_or(|due| now >= due);

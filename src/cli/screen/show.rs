@@ -9,10 +9,11 @@ use ratatui::crossterm::event::{self, Event};
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Time between two pages: nobody reads faster than that, and the values are not updated more often.
+/// Time between two pages: users do not read faster, and the values are not updated more often.
 const PAGE_EVERY: Duration = Duration::from_millis(100);
 
-/// Shows `robot` until a key or `ended` ends it. Fails if the robot does not answer or the terminal is gone.
+/// Shows `robot` until the user leaves the screen or `ended` returns true. Fails if the robot does not answer
+/// or the terminal is gone.
 pub(super) fn show(
     owner: Owner,
     robot: &mut dyn Robot,

@@ -1,5 +1,5 @@
-//! The page of slices through the field, as shades: with colours, each character shows two cells, one above
-//! the other; without, one shade for both.
+//! The page of slices through the field, as shades of grey. With colours, each character shows two cells, one
+//! above the other; without colours, it shows one shade for the mean of the two.
 
 use super::panels::put;
 use crate::field::shape::{CONTENT, SLOW_FIRST};
@@ -10,9 +10,9 @@ use ratatui::style::{Color, Style};
 
 /// Shades from the lowest value to the highest, for a screen without colours.
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
-/// The grey levels of a terminal with 256 colours: the first, and their number.
+/// The grey levels in a terminal's palette of 256 colours: the index of the first, and their number.
 const GREYS: [u8; 2] = [232, 24];
-/// Columns of a cell, from small to large.
+/// Widths in which a cell can be drawn, in columns, in ascending order.
 const SCALES: [usize; 3] = [1, 2, 4];
 /// Columns between two slices.
 const GAP: u16 = 2;
@@ -48,12 +48,12 @@ pub(super) fn draw(slices: Option<&SlicesMessage>, colour: bool, area: Rect, buf
     }
 }
 
-/// Columns of a slice, and its rows with its title, if each cell is `scale` columns wide.
+/// Columns and rows of a slice if each cell is `scale` columns wide; the rows include the title.
 fn size(side: usize, scale: usize) -> [u16; 2] {
     [(scale * side) as u16, (scale * side).div_ceil(2) as u16 + 1]
 }
 
-/// The largest scale at which the most slices fit, and how many then fit side by side.
+/// The largest of the scales at which the most slices fit, and how many slices then fit side by side.
 fn layout(side: usize, area: Rect) -> (usize, u16) {
     let fit_at = |scale: &usize| {
         let [width, height] = size(side, *scale);

@@ -21,8 +21,8 @@ const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 /// Room for a whole page with its colours, so that it goes out in one write.
 const PAGE_BYTES: usize = 64 * 1024;
 
-/// Whether a screen can use the terminal: all three streams are a terminal, it can do more than print lines,
-/// and this program is in its foreground.
+/// Whether a screen can use the terminal: all three standard streams are terminals, `TERM` names one that can
+/// do more than print lines, and this program is in its foreground process group.
 pub fn is_usable() -> bool {
     let is_capable = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     let are_terminals = stdin().is_terminal() && stdout().is_terminal() && stderr().is_terminal();
@@ -57,9 +57,9 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    /// Sets up the terminal. From now on, log lines are kept.
+    /// Sets up the terminal. From now on, log lines are kept until the screen ends.
     pub(super) fn enter(before: Before) -> io::Result<Screen> {
-        // Not the standard library's stdout: a terminal that does not accept output would keep its lock.
+        // Not the standard library's stdout: a write that the terminal does not accept would hold its lock.
         let direct = File::from(rustix::io::dup(stdout())?);
         let writer = BufWriter::with_capacity(PAGE_BYTES, direct.try_clone()?);
         let terminal = Terminal::new(CrosstermBackend::new(writer))?;

@@ -18,8 +18,8 @@ use std::path::PathBuf;
   ssh -t robot ganglion top                             a robot elsewhere
 
 Keys: a arm, d disarm, s stop and end the robot's program, f slices through the field, space freeze,
-h help, q quit. On a real robot a counts when it is pressed twice. Needs a terminal of 80 x 24;
-NO_COLOR=1 leaves the colours out. Without a terminal it prints what 'ganglion status' prints, once.")]
+h help, q quit. On a real robot, a must be pressed twice. Needs a terminal of at least 80 x 24;
+NO_COLOR=1 turns colours off. Without a terminal it prints the output of 'ganglion status', once.")]
 pub struct Args {
     /// Control socket of the runtime
     #[arg(long, value_name = "PATH", default_value = CONTROL_SOCKET)]

@@ -56,7 +56,7 @@ fn meaning(cause: Cause) -> &'static str {
         Cause::LinkLost => "the remote brain does not answer",
         Cause::BusLost => "commands do not reach the motors",
         Cause::LoopLate => "the control loop missed its slots",
-        Cause::Cliff => "the ground ends",
+        Cause::Cliff => "there is no ground ahead",
         Cause::Tilt => "the robot leans too far",
         Cause::EStop => "stop was pressed",
     }
@@ -67,12 +67,12 @@ fn ends_with(cause: Cause) -> &'static str {
     match cause {
         Cause::FieldLate => "a fresh result",
         Cause::FieldMissing => "a recent result",
-        Cause::Battery | Cause::Obstacle | Cause::Cliff | Cause::Tilt => "a value that is clear again",
+        Cause::Battery | Cause::Obstacle | Cause::Cliff | Cause::Tilt => "a value past its clear limit",
         Cause::SensorLost | Cause::SensorLying => "a good value",
         Cause::GuardLost => "its trust",
-        Cause::LinkLost => "its answer",
+        Cause::LinkLost => "its next answer",
         Cause::BusLost => "a confirmed command",
-        Cause::LoopLate => "some slots on time",
+        Cause::LoopLate => "enough slots on time",
         Cause::EStop => "releasing it, then d, then a",
     }
 }
@@ -101,9 +101,9 @@ pub(super) fn help(owner: Owner) -> Vec<String> {
         [
             "",
             "Sensors  value, its age, and whether it is valid; '!' if not",
-            "Motors   command from -1 to +1, and who decided it",
+            "Motors   command from -1 to +1, and what decided it",
             "Loop     how late the control periods start: bars count all of them, by",
-            "         class, on a log scale; 'max' shows the latest, each half second",
+            "         class, on a log scale; 'max' shows the worst of each half second",
             "Field    quality level (0 is the best; tall bar: good), time of a cycle,",
             "         confidence 0..1, novelty (0: seen before)",
             "Room     of the simulator, from above: car, sonar cone, path driven",

@@ -22,7 +22,7 @@ pub(super) enum State {
     Planned,
     /// All changes are made, and the machine must be rebooted.
     RebootPending,
-    /// All changes are made, and the robot runs, disarmed.
+    /// All changes are made, and the service is running. If setup started it, the robot is disarmed.
     Running,
     /// All changes are made, but the service was not started: it would arm the robot, or this is not the
     /// machine itself.
@@ -36,7 +36,7 @@ pub(super) enum Package {
     Kept,
     /// The package was found here and will be kept.
     At(PathBuf),
-    /// The package was not found; this is its name.
+    /// The package was not found; this is its file name.
     NotFound(String),
 }
 
@@ -44,14 +44,14 @@ pub(super) enum Package {
 const ARCHIVES: &str = "var/cache/apt/archives";
 
 impl Package {
-    /// Looks for the package. `asked` is the file that the user named. Otherwise it may be in the current
-    /// folder, from an installation by hand, or where apt keeps its downloads.
+    /// Looks for the package. If the user named a file (`asked`), that is the package. Otherwise it may be in
+    /// the current folder, from an installation by hand, or where apt keeps its downloads.
     pub(super) fn look(root: &Path, asked: Option<&Path>) -> Result<Package, Failure> {
         if let Some(path) = asked {
             let full = std::fs::canonicalize(path).map_err(|error| Failure::file(path, &error))?;
             return Ok(Package::At(full));
         }
-        // Without dpkg, as in another machine's folder, use this program's own version.
+        // If dpkg does not know the package, use this program's own version.
         let installed = package::installed().ok().filter(|found| found.state == "installed");
         let version = installed.map_or_else(|| env!("CARGO_PKG_VERSION").to_string(), |found| found.version);
         if Layout::new(root).package(&version).exists() {
@@ -112,7 +112,7 @@ pub(super) fn finish(site: &Site, proposal: &Proposal, package: &Package) -> Res
 fn start(site: &Site, loaded: &Loaded) -> Result<State, Failure> {
     if loaded.board.safety.auto_arm {
         say!(
-            "\nThe board says auto_arm, so the robot drives as soon as it is started: 'sudo systemctl start ganglion'."
+            "\nThe board sets auto_arm, so the robot drives as soon as it is started: 'sudo systemctl start ganglion'."
         );
         return Ok(State::Ready);
     }
@@ -135,19 +135,19 @@ fn next() {
 fn load_i2c_dev(site: &Site, loaded: &Loaded) {
     let wants = matches!(loaded.board.bus, BusPlan::Linux { .. }) && !loaded.board.i2c.is_empty();
     if wants && !names(&site.root, "dev").iter().any(|name| name.starts_with("i2c-")) {
-        // If this fails, the test below reports what is missing.
+        // If this fails, the hardware test that follows reports what is missing.
         let _ = site.programs.run("modprobe", &["i2c-dev"]);
     }
 }
 
-/// Prints what to calibrate, because it differs even between robots of the same kind.
+/// Prints the calibrations that this robot needs: their results differ even between robots of the same kind.
 fn calibration(loaded: &Loaded) {
     let hints = hints(loaded);
     if hints.is_empty() {
         return;
     }
     say!(
-        "\nOnce for this robot, with 'sudo systemctl stop ganglion ganglion-guard' before and 'start' after:"
+        "\nCalibrate once per robot: 'sudo systemctl stop ganglion ganglion-guard' before, and 'start' after:"
     );
     let file = format!("/{}", choice::PATH);
     hints.iter().for_each(|hint| say!("  sudo ganglion calibrate {hint} --board {file} --save {file}"));

@@ -11,7 +11,7 @@ use crate::deploy::setup::proposal::{Change, Proposal};
 
 const SCHEMA: u32 = 1;
 
-/// A plan, and how far it got; `None`: it failed.
+/// A plan, and how far setup got with it; `None`: setup failed.
 pub(super) fn plan(proposal: &Proposal, state: Option<&State>) -> Value {
     let (board, is_own) = match &proposal.board.origin {
         Origin::Own | Origin::OwnInsteadOf(_) => (proposal.board.loaded.board.name.clone(), true),

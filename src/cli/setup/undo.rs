@@ -10,7 +10,7 @@ use crate::cli::output;
 use crate::deploy::setup::carry_out::{self, Step};
 use crate::deploy::setup::journal::Journal;
 
-/// Runs it.
+/// Runs `setup --undo`.
 pub(super) fn run(site: &Site, yes: bool, json: bool) -> Result<(), Failure> {
     if !site.may_change() {
         return Err(Failure::permission("only root can undo what setup has changed")
@@ -21,7 +21,7 @@ pub(super) fn run(site: &Site, yes: bool, json: bool) -> Result<(), Failure> {
         say!("Nothing to undo: no setup has changed this machine.");
         return report(json, 0, &[]);
     }
-    say!("Setup made these changes, and undoes them, newest first:\n");
+    say!("Setup made these changes; --undo undoes them, newest first:\n");
     journal.changes.iter().rev().for_each(|entry| say!("  {}", words::brief(&entry.action)));
     let agreed = yes || !json && is_terminal() && is_yes(&ask("\nStop the robot and undo all this? [y/N] ")?);
     if !agreed {

@@ -49,7 +49,7 @@ pub(super) fn plan(site: &Site, proposal: &Proposal, package: &Package) {
         Package::Kept => {}
         Package::At(path) => say!("\nkeep {}\n    why: the first update can go back to it", path.display()),
         Package::NotFound(name) => say!(
-            "\nnote: {name} is not here, so the first update will have no way back. Name it with --package FILE, or keep it \
+            "\nnote: {name} was not found, so the first update will have no way back. Name it with --package FILE, or keep it \
              later: 'sudo ganglion update keep {name}'"
         ),
     }
@@ -110,7 +110,7 @@ pub(super) fn note(note: &Note) -> String {
         }
         Note::Nobody => format!(
             "no user is added to the group {GROUP}, whose members may arm the robot: run setup with sudo as the user who \
-             will, or 'sudo usermod -aG {GROUP} NAME'"
+             will arm it, or run 'sudo usermod -aG {GROUP} NAME'"
         ),
         Note::Kept(path) => format!("{} has other content: it stays unchanged", path.display()),
         Note::Missing(path) => format!("{} is missing, so changes that need it are left out", path.display()),
@@ -121,7 +121,7 @@ pub(super) fn note(note: &Note) -> String {
     }
 }
 
-/// The failure if nothing can be done. What was found, and the template of a board, go to standard output.
+/// The failure if there is no plan. What was found, and the template of a board, go to standard output.
 pub(super) fn no_proposal(error: &NoProposal) -> Failure {
     const REINSTALL: &str = "install the package: 'sudo apt install ./ganglion_*.deb'";
     match error {
@@ -135,7 +135,7 @@ pub(super) fn no_proposal(error: &NoProposal) -> Failure {
             let what = format!("/{} is a link, and setup does not write through links", link.display());
             Failure::config(what)
                 .at(format!("/{}", path.display()))
-                .fix("replace the link by a file or folder")
+                .fix("replace the link with a file or folder")
         }
         NoProposal::Unreadable(error) => Failure::unavailable(error),
         NoProposal::UpdateAtWork => Failure::not_now("an update is not finished")

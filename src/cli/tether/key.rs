@@ -18,11 +18,11 @@ const RANDOM: &str = "/dev/urandom";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion tether key rover-7 -o rover-7.key             make a first key
-  ganglion tether key rover-7 -o rover-7.key --second    add a second one: both are valid
-  ganglion tether key rover-7 -o rover-7.key --finish    remove the older one
+  ganglion tether key rover-7 -o rover-7.key --second    add a second key: both are valid
+  ganglion tether key rover-7 -o rover-7.key --finish    remove the older key
 
 Robot (/etc/ganglion/tether.key) and brain (/etc/ganglion/brain-keys/rover-7.key) have copies of the same file. Anyone who
-has it can pose as either, so copy it in a way that you trust, such as scp, and make a separate key for each robot.")]
+has a copy can pose as either, so copy it in a way that you trust, such as scp, and make a separate key for each robot.")]
 pub struct Args {
     /// The robot's name: 1 to 32 letters, digits, '-', '_' or '.'
     robot: String,

@@ -1,5 +1,5 @@
-//! Has systemd run a trial or a rollback, and follows it through its history. The update does not depend on
-//! this process: a dropped ssh connection, a closed terminal or Ctrl-C ends only this command.
+//! Has systemd run a trial or a rollback, and follows the update by reading its history. The update does not
+//! depend on this process: a dropped ssh connection, a closed terminal or Ctrl-C ends only this command.
 
 use super::words;
 use crate::cli::exit::Failure;

@@ -71,7 +71,7 @@ pub(in crate::cli) fn failure(error: &UpdateError) -> Failure {
         UpdateError::NoWayBack(version) => Failure::config(format!(
             "the package of the installed {version} is not kept, so there would be no way back"
         ))
-        .fix("run 'sudo ganglion update keep PACKAGE' with it"),
+        .fix("keep that package: 'sudo ganglion update keep PACKAGE'"),
         UpdateError::NothingBefore => Failure::unavailable("there is no version to return to").fix(
             "'ganglion update status' shows what is kept; stage an older package with --allow-downgrade",
         ),
@@ -80,7 +80,7 @@ pub(in crate::cli) fn failure(error: &UpdateError) -> Failure {
     }
 }
 
-/// The result of a trial or a rollback as the result of the program.
+/// The result of a trial or a rollback, as the result of this command.
 pub(super) fn outcome(end: &Ended) -> Result<(), Failure> {
     match end.phase {
         Phase::BothBad => {
@@ -163,12 +163,12 @@ pub(super) fn event(event: &Event) -> String {
         Event::Entered(phase) => self::phase(*phase).to_string(),
         Event::Found { phase, installed, attempt } => {
             format!(
-                "a boot found it in phase '{}' with {installed}; attempt {attempt} to go back",
+                "found at boot in phase '{}', with {installed}; attempt {attempt} to go back",
                 self::phase(*phase)
             )
         }
         Event::GoingBack { goal, why } => format!("going back to {goal}: {}", self::why(why)),
-        Event::Whole(version) => format!("{version} is complete, nothing has to be installed"),
+        Event::Whole(version) => format!("{version} is complete; nothing has to be installed"),
         Event::Refused(words) => format!("refused: {words}"),
         Event::Ended { phase, from, to } => reported(*phase, from, to, ""),
     }

@@ -31,12 +31,13 @@ use std::path::PathBuf;
   ganglion ablate --board sim --arm random --fields 1
   ganglion ablate --board boards/mine.toml --fields 10 --rooms 40 --json | tail -1
 
-Every arm drives through the same rooms with the same reflexes. The arms are the starting table
-corrected by a field that was taught to do so, by a field without one of its parts that was taught
-anew, by a linear map of the sensors without memory, the table alone, and requests at random. Figures
-are means over rooms and field seeds with 95 % intervals; differences from the whole field are in the
-same rooms and seeds. Beside them stands what an arm saves: time of a cycle, measured in this run on
-this machine, and memory, computed. One field seed takes some minutes.")]
+Every arm drives through the same rooms with the same reflexes. The whole field is the starting table
+with the correction that the board's field was taught. The other arms are: the table with the
+correction of a field that lacks one part and was taught anew, or of a linear map of the sensors
+without memory; the table alone; and random requests. Figures are means over rooms and field seeds
+with 95 % intervals; each difference from the whole field is taken in the same room with the same
+seed. The last columns show what an arm saves: cycle time, measured in this run on this machine, and
+memory, computed. One field seed takes some minutes.")]
 pub struct Args {
     /// A simulated board: a file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
@@ -59,8 +60,8 @@ pub struct Args {
     /// Teach and drive at this quality level, 0 (best) to 5
     #[arg(long = "rung", value_name = "N", value_parser = arguments::quality, default_value = "0")]
     quality: QualityLevel,
-    /// Faults of the sensors that the driver sees: noise of a twentieth of their span, or one sensor at a
-    /// time that keeps its value for up to half a second
+    /// Sensor faults that the driver sees: noise with a standard deviation of a twentieth of each sensor's
+    /// span, or one sensor at a time that keeps its value for up to half a second
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = troubles())]
     trouble: Trouble,
     /// Threads [default: one per core]
@@ -121,7 +122,7 @@ fn show(bar: &ProgressBar, progress: Progress) {
     bar.set_message(format!("field seed {} of {of}: {} {doing}", nth + 1, arm.name()));
 }
 
-/// The object.
+/// The object that `--json` prints; the table shows the same findings.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     schema: u32,
@@ -135,7 +136,7 @@ struct Report<'a> {
     first_field: u64,
     field_seeds: usize,
     arms: Vec<Row>,
-    /// Shares of the whole field's cycle, on this machine.
+    /// Each stage's share of the whole field's cycle time, on this machine.
     shares_of_cycle: BTreeMap<&'static str, f64>,
     /// Figures that were not measured, by key.
     sources: Sources,
@@ -166,7 +167,7 @@ struct Row {
     saved_bytes: i64,
 }
 
-/// The origin of the figures that were not measured; the times of an arm were measured.
+/// The origin of each figure that was not measured. The times of an arm were measured.
 fn sources() -> Sources {
     let driven = ["arms.by_field_seed", "arms.against_whole", "arms.same_runs"];
     let figures = FIGURES_OF_ARMS.into_iter().chain(driven).map(|key| (key, SIMULATED));
@@ -273,7 +274,7 @@ impl<'a> Report<'a> {
     fn print(&self) {
         let Report { board, quality, rooms, seconds, field_seeds, trouble, .. } = self;
         say!(
-            "Board '{board}', level {quality}: {rooms} simulated rooms of {seconds} s, {field_seeds} field seeds, sensors' trouble: {trouble}"
+            "Board '{board}', level {quality}: {rooms} simulated rooms of {seconds} s, {field_seeds} field seeds, sensor faults: {trouble}"
         );
         say!();
         say!(
@@ -294,7 +295,7 @@ impl<'a> Report<'a> {
             self.shares_of_cycle.iter().map(|(stage, share)| format!("{stage} {:.0} %", 100.0 * share));
         say!();
         say!(
-            "Time of the whole field's cycle by stage on this machine (measured): {}",
+            "Cycle time of the whole field by stage (measured on this machine): {}",
             shares.collect::<Vec<_>>().join(", ")
         );
     }

@@ -25,9 +25,9 @@ use std::path::{Path, PathBuf};
   ganglion report stop.mcap -o stop.html                       then its page, with every slot
 
 The page is one file: it loads nothing from a network and can be sent by mail. It begins with
-what 'ganglion log info' says. Its size is bounded: in a long run each point of a curve stands
-for several slots, of which it shows the smallest and the largest value; the page says how many.
-A file that is not such a page is never written over.
+the output of 'ganglion log info'. Its size is bounded: in a long run each point of a curve stands
+for several slots, and the page says how many; it shows their smallest and largest value.
+A file that is not such a page is never overwritten.
 
 Exit codes: 0 done; 64 the command line is wrong; 65 the recording is damaged, or of another
 version; 69 a file cannot be read or written; 77 a permission is missing.")]
@@ -59,7 +59,7 @@ fn page_of(path: &Path) -> Result<String, Failure> {
             (Item::Step(step), Some(drive)) => drive.take(&step.slot),
             (Item::Step(step), none) => {
                 let board = board_of(&source.run).ok_or_else(|| {
-                    Failure::data("this program does not accept the board in it")
+                    Failure::data("this version of ganglion does not accept the recording's board")
                         .at(path.display())
                         .fix("use the version of ganglion that recorded it")
                 })?;
@@ -72,7 +72,7 @@ fn page_of(path: &Path) -> Result<String, Failure> {
         }
     }
     let Some(drive) = drive else {
-        return Err(Failure::data("it has no slots").at(path.display()));
+        return Err(Failure::data("the recording has no slots").at(path.display()));
     };
     Ok(page::html(&drive.end(&source.run)))
 }

@@ -1,6 +1,6 @@
-//! `learn`: fits the read-out of a board's field to the decisions in logs, tests it on blocks of time that it
-//! was not fitted to, and saves it. `laps` judges each lap with a read-out fitted to the other laps, and
-//! compares other methods.
+//! `learn`: fits the read-out of a board's field to the decisions in logs, cross-validates it on blocks of
+//! time, and saves it. `laps` judges each lap with a read-out fitted to the other laps, and compares other
+//! methods.
 
 mod laps;
 
@@ -33,9 +33,9 @@ const QUIET: Duration = Duration::from_secs(2);
   ganglion learn --log laps.csv --laps 3 --baselines --board scitos-g5-ring --label OUTPUT -o wall.readout
 
 Each block of time is judged with a read-out that learned from the other blocks; the saved read-out
-learns from all of them. With --laps or several logs, each lap is also judged with a read-out of
-the other laps. The same logs and board produce the same file, with any number of threads and jobs.
-'ganglion replay' then judges the read-out on another log.")]
+learns from all of them. With --laps or several logs, each lap is also judged with a read-out that
+learned from the other laps. The same logs and board produce the same file, with any number of
+threads and jobs. 'ganglion replay' then judges the read-out on another log.")]
 pub struct Args {
     /// The log: CSV with a header line, one row per control period; repeat for several logs
     #[arg(long = "log", value_name = "FILE", required = true)]
@@ -61,7 +61,7 @@ pub struct Args {
     /// Also judge the laps with the field without memory, with logistic regression and with gradient boosting
     #[arg(long)]
     baselines: bool,
-    /// Also judge the laps with fields of the seeds 1 to N
+    /// Also judge the laps with fields that have the seeds 1 to N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     seeds: Option<u8>,
     /// Logs and laps that are processed at once [default: one per processor]
@@ -103,7 +103,7 @@ impl Args {
     fn asked(&self) -> Result<Asked, Failure> {
         let laps = usize::from(self.laps.unwrap_or(1));
         if laps * self.logs.len() < 2 && (self.baselines || self.seeds.is_some()) {
-            return Err(Failure::usage("--baselines and --seeds compare on laps outside the training data")
+            return Err(Failure::usage("--baselines and --seeds need at least two laps, to hold one out")
                 .fix("state the number of laps in the log (--laps), or name several logs"));
         }
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -255,7 +255,7 @@ struct Seconds {
     fit: f64,
 }
 
-/// The object.
+/// The object of `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
@@ -335,7 +335,7 @@ impl Report {
         }
         say!("engine: {}; {observe:.1} s for the field, {fit:.1} s for the fit", self.engine);
         say!();
-        say!("right decisions on held-out blocks of time ({} s between), by ridge:", self.gap_s);
+        say!("accuracy on held-out blocks of time (gaps of {} s), by ridge penalty:", self.gap_s);
         for trial in &validation.trials {
             let blocks: Vec<String> = trial.blocks.iter().map(|block| share(block.accuracy())).collect();
             let mark = if trial.lambda.total_cmp(&self.lambda).is_eq() { "  <- chosen" } else { "" };

@@ -33,16 +33,17 @@ const STARTS_WITHIN: Duration = Duration::from_secs(10);
 
 Then, in Foxglove or Lichtblick: Open connection, Foxglove WebSocket, ws://localhost:8765.
 
-The topics have the names and keys of a recording (docs/recording.md), ten times a second. Viewers
-can only watch. A viewer that is too slow loses messages; it cannot slow the robot down, which is
-asked for its status as by 'ganglion top', and only while somebody watches. Ctrl-C ends it.
+Topics have the same names and keys as in a recording (docs/recording.md), and are sent ten times a
+second. Viewers can only watch. A viewer that is too slow loses messages, but cannot slow the robot
+down: the robot is polled as by 'ganglion top', and only while a viewer is connected. Ctrl-C stops
+this command.
 
 Exit codes: 0 done; 64 the command line is wrong; 69 no robot answers, or the port is in use.")]
 pub struct Args {
     /// Control socket of the runtime
     #[arg(long, value_name = "PATH", default_value = CONTROL_SOCKET)]
     socket: PathBuf,
-    /// Where viewers connect; port 0: any that is free
+    /// Address and port on which to listen for viewers; port 0: any free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8765")]
     listen: SocketAddr,
     /// At the end, print what was sent as one JSON object
@@ -70,12 +71,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let status = first(&args.socket).map_err(|error| unreachable(&args.socket, &error))?;
     let session = MonotonicClock.now().as_nanos().to_string();
     let mut server = Server::listen(args.listen, &status, &session).map_err(|error| {
-        Failure::unavailable(format!("cannot listen at {}: {error}", args.listen))
+        Failure::unavailable(format!("cannot listen on {}: {error}", args.listen))
             .fix("name another port with --listen 127.0.0.1:PORT")
     })?;
     let address = server.address().map_err(|error| Failure::unavailable(error).at("the port"))?;
     if !address.ip().is_loopback() {
-        log::warn!("everybody who can reach {address} can watch the robot; nobody can drive it from there");
+        log::warn!("any machine that can reach {address} can watch the robot, but cannot drive it");
     }
     relay!(
         "{} is shown at ws://{address}; open it in Foxglove or Lichtblick. Ctrl-C ends this",
@@ -111,7 +112,7 @@ fn first(socket: &Path) -> io::Result<Status> {
 fn look(socket: &Path) -> io::Result<Status> {
     let status = status_with(socket, false, true)?;
     if status.measured.motors.is_empty() {
-        return Err(io::Error::new(ErrorKind::NotConnected, "it has not measured anything yet"));
+        return Err(io::Error::new(ErrorKind::NotConnected, "the robot has not measured anything yet"));
     }
     Ok(status)
 }
@@ -129,6 +130,6 @@ fn conclude(server: &Server, json: bool) -> Result<(), Failure> {
         return output::json(&report);
     }
     let Report { viewers, refused, messages, dropped, .. } = report;
-    say!("{viewers} viewers ({refused} refused), {messages} messages, {dropped} times too slow for a status");
+    say!("{viewers} viewers, {refused} refused, {messages} messages, {dropped} dropped for slow viewers");
     Ok(())
 }

@@ -55,7 +55,7 @@ pub struct Args {
     json: bool,
 }
 
-/// The object.
+/// The object of `--json`.
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
@@ -92,7 +92,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let readout = arguments::readout(&args.readout)?;
     let RowNames::Labels(labels) = readout.rows().clone() else {
-        return Err(Failure::data("this read-out drives motors, not decisions").at(args.readout.display()));
+        return Err(Failure::data("this read-out has no decisions, only motors").at(args.readout.display()));
     };
     let log = open_log(&args, &board, &readout)?;
     let interrupt = Interrupt::watch()?;
@@ -121,7 +121,7 @@ fn open_log(args: &Args, board: &Board, readout: &Readout) -> Result<Log, Failur
     }
     match Log::read(&args.log, board, readout.heading()) {
         Err(error) if matches!(error.fault, LogFault::NoColumn { .. }) && readout.heading().is_some() => {
-            // The label column may be missing; if it belongs to a sensor, this reports the error.
+            // A log may lack the label column. If a sensor's column is missing, this reports the error.
             Log::read(&args.log, board, None).map_err(super::learn::of_log)
         }
         other => other.map_err(super::learn::of_log),
@@ -235,7 +235,7 @@ impl Report {
         }
         if self.defects > 0 {
             say!(
-                "  defects    {} cells had an invalid value; the loop took them as faulty readings",
+                "  defects    {} cells had an invalid value; the loop treated them as faulty readings",
                 self.defects
             );
         }

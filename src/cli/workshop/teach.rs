@@ -25,12 +25,12 @@ use std::time::{Duration, Instant};
   ganglion run --board boards/mine.toml --readout mine.readout
 
 The robot drives through simulated rooms with noise and lost samples on its sensors, on the field's
-whole grid and on the half grid of the lowest quality level. A fit makes the field correct the
-starting table, so that the result matches the table's output for the true sensor values. The trial
-uses other rooms, for ten minutes each, and several field seeds, each taught separately. It
-compares with the table alone: falls first, then contacts, then cells. The same board gives the
-same file with any number of threads. 'ganglion run' refuses a read-out that was not better, except
-with --untried.")]
+full grid and on the half-resolution grid of the lowest quality level. A fit makes the field correct
+the starting table, so that the result matches the table's output for the true sensor values. The
+trial uses other rooms, for ten minutes each, and several field seeds, each taught separately. It
+compares the robot with one that has the table alone: first by falls, then by contacts, then by the
+cells that it visited. The same board gives the same file with any number of threads. 'ganglion run'
+refuses a read-out that was not better, except with --untried.")]
 pub struct Args {
     /// A simulated board: a file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
@@ -44,10 +44,10 @@ pub struct Args {
     /// Maximum rounds for each grid
     #[arg(long, value_name = "N", default_value_t = Syllabus::default().rounds as u8, value_parser = clap::value_parser!(u8).range(1..=50))]
     rounds: u8,
-    /// Field seeds of the trial: the board's own, which is saved, and the following ones
+    /// Number of field seeds in the trial: the board's own, whose read-out is saved, and the following ones
     #[arg(long, value_name = "N", default_value_t = Syllabus::default().fields as u8, value_parser = clap::value_parser!(u8).range(1..=64))]
     fields: u8,
-    /// Rooms of the trial for each field seed
+    /// Number of trial rooms for each field seed
     #[arg(long, value_name = "N", default_value_t = Syllabus::default().verdict.count as u16, value_parser = clap::value_parser!(u16).range(3..=1_000))]
     rooms: u16,
     /// Print one JSON object as the last line of standard output
@@ -110,7 +110,7 @@ fn show(bar: &ProgressBar, progress: &Progress) {
     ));
 }
 
-/// The object.
+/// The object of `--json`.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     schema: u32,
@@ -155,7 +155,7 @@ impl Report<'_> {
             "falls",
             "cells",
             "backwards",
-            "stands"
+            "standing"
         );
         for (name, trial) in
             [("level 0", &self.trials[0]), ("level 5", &self.trials[1]), ("the table alone", &self.table)]

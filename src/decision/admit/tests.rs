@@ -227,7 +227,7 @@ fn a_sensor_frozen_before_a_suspend_is_frozen_after_it() {
     for stamp in [101, 102, 103] {
         assert_eq!(rig.read(Ok(1.0), stamp).health, Health::Never, "the third equal value or a later one");
     }
-    assert_eq!(rig.read(Ok(1.1), 104).health, Health::Good, "it moves");
+    assert_eq!(rig.read(Ok(1.1), 104).health, Health::Good, "the value changed");
 }
 
 #[test]
@@ -269,7 +269,7 @@ fn the_least_sensor_is_as_unhealthy_as_its_worst_member() {
     read(&mut rig, 1, Ok(0.1), 20);
     let sample = read(&mut rig, 2, Ok(3.0), 30);
     assert_eq!((sample.health, sample.stamp), (Health::Good, at(10)));
-    assert!(close(sample.value, 2.0), "channel 1 is no member");
+    assert!(close(sample.value, 2.0), "channel 1 is not a member");
     let sample = read(&mut rig, 2, Err(ReadingFault::Timeout), 40);
     assert_eq!(sample.health, Health::Bad(ReadingFault::Timeout));
     let sample = read(&mut rig, 2, Ok(1.0), 211);
@@ -293,7 +293,7 @@ fn the_least_sensor_has_its_own_limits() {
     let [member, least, quick] = [0, 1, 2].map(|channel| rig.frame.samples[channel]);
     assert_eq!([member.health, least.health, quick.health], [Health::Good, Health::Stale, Health::Stale]);
     assert!(close(least.worst, member.worst) && close(member.worst, 0.95), "as bad as its member");
-    assert!(close(quick.worst, 0.8), "and as bad as its own ageing");
+    assert!(close(quick.worst, 0.8), "its own ageing is the worse one");
     assert_eq!((rig.counters(1).stale, rig.counters(0).stale), (1, 0));
 }
 

@@ -53,9 +53,10 @@ impl Disarm {
     }
 }
 
-/// How long an armed robot has been kept from moving, by the clock: since it was last free to move. A
-/// permission counts as freedom only after it has lasted for `settle`, so an occasional slot of permission
-/// does not keep a robot armed. No permission spans a gap in the slots, because commands expire in a gap.
+/// How long an armed robot has been kept from moving: the time since it was last free to move. It counts as
+/// free only after motion has been allowed for `settle`, and at least for [`LASTING`], so an occasional slot
+/// of permission does not keep a robot armed. No permission spans a gap in the slots, because commands expire
+/// in a gap.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Stillness {
     free_at: Instant,

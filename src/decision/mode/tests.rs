@@ -9,7 +9,7 @@ const ARM: Asked = Asked { arm: true, ..NOTHING };
 const DISARM: Asked = Asked { disarm: true, ..NOTHING };
 const STOP: Asked = Asked { stop: true, ..NOTHING };
 
-/// A verdict with the causes in `active`, each as tight as `restraint`.
+/// A verdict with the causes in `active` and the limits of `restraint`.
 fn verdict(active: u16, restraint: Restraint) -> Verdict {
     Verdict { worst: Cause::worst_of(active), restraint, limits: restraint.limits(), active, ..FREE }
 }
@@ -23,7 +23,7 @@ fn near() -> Verdict {
     verdict(Cause::Obstacle.bit(), Restraint::NoForward)
 }
 
-/// A tilt and a stop, both latched.
+/// A latched tilt, and an obstacle that is not latched.
 fn tipped() -> Verdict {
     let set = Cause::Tilt.bit() | Cause::Obstacle.bit();
     Verdict { latched: Cause::Tilt.bit(), ..verdict(set, Restraint::Still) }
@@ -186,7 +186,8 @@ fn a_latch_needs_disarm_then_arm_and_drops_older_requests() {
     assert_eq!(modes.advance(&well(), &WELL, NOTHING, at(1_060)).obeys_since(), Some(at(1_040)));
 }
 
-/// An armed robot from 1 s on, restrained as `script` says: pairs of a verdict and its end in ms.
+/// A robot that arms by itself and is restrained from 1 s on as `script` says: verdicts, each with its end in
+/// ms.
 fn held(script: &[(Verdict, u64)]) -> Modes {
     let mut modes = Modes::new(SafetyPlan { auto_arm: true, ..safety() });
     let mut now = 0;
@@ -300,7 +301,7 @@ fn only_an_armed_or_auto_arming_robot_is_willing() {
     assert_eq!(
         willing,
         [false, false, false, true, true, false, true],
-        "boot to stopped, on a board that does not arm"
+        "boot to stopped, on a board without auto-arm"
     );
     let auto = Modes::new(SafetyPlan { auto_arm: true, ..safety() });
     assert!(auto.is_willing(), "willing before its first slot");
@@ -313,5 +314,5 @@ fn only_an_armed_or_auto_arming_robot_is_willing() {
     };
     assert!(stopped(well(), STOP));
     assert!(!stopped(tipped(), STOP), "a latch in the same slot counts");
-    assert!(!stopped(well(), Asked { disarm: true, ..STOP }), "and so does a disarm");
+    assert!(!stopped(well(), Asked { disarm: true, ..STOP }), "a disarm in the same slot counts");
 }

@@ -1,4 +1,4 @@
-//! One line of the board's reflex table: when it trips, holds, latches and clears.
+//! One rule of the board's reflex table: when it trips, holds, latches and clears.
 
 use crate::base::frame::{Frame, Health, Sample};
 use crate::base::plan::{Restraint, Rule, SensorPlan, Trip};
@@ -9,18 +9,19 @@ use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RuleState {
     pub(super) rule: Rule,
-    /// Channels whose readings it checks, one bit each: its own, or the members if its channel is a minimum.
+    /// Channels whose readings the rule checks, one bit each: the rule's own channel, or the members if that
+    /// channel is a minimum.
     sources: u64,
-    /// Longest age of its sensor's last good value, if the board does not require the sensor. The loss of a
+    /// Maximum age of the sensor's last good value, if the board does not require the sensor. The loss of a
     /// required sensor is a separate finding.
     pub(super) timeout: Option<Span>,
     tripped_at: Option<Instant>,
-    /// How much of its retreat remains.
+    /// How far the robot still has to back away, as time at full speed.
     owed: Span,
-    /// The worst value of its channel since it tripped.
+    /// The worst value of the channel since the rule tripped.
     worst: f32,
     latched: bool,
-    /// A reading tripped it since the last check.
+    /// A reading tripped the rule since the last check.
     met: bool,
 }
 
@@ -40,7 +41,7 @@ impl RuleState {
         }
     }
 
-    /// Whether a reading that crosses its limit stops the motors before the tick sees it (`io::fast_stop`).
+    /// Whether a reading beyond the rule's limit stops the motors before the tick sees it (`io::fast_stop`).
     pub(super) fn stops(&self) -> bool {
         matches!(self.rule.restraint, Restraint::Still | Restraint::NoForward)
     }
@@ -50,8 +51,8 @@ impl RuleState {
         self.tripped_at.is_some()
     }
 
-    /// Checks one reading, however short its event: if the reading trips the rule, the rule is active at
-    /// least in the next check. `frame` has the newest values of the other channels.
+    /// Checks one reading. If it trips the rule, the rule is active at least in the next check, however short
+    /// the event was. `frame` has the newest values of the other channels.
     pub(super) fn observe(&mut self, frame: &Frame, channel: usize, value: f32, now: Instant) {
         if self.sources & (1 << channel) == 0 {
             return;
@@ -67,7 +68,7 @@ impl RuleState {
         }
     }
 
-    /// Trips, whatever the frame says at the next check.
+    /// Trips the rule, whatever the frame says at the next check.
     pub(super) fn trip(&mut self, now: Instant) {
         self.tripped_at.get_or_insert(now);
         self.met = true;
@@ -85,8 +86,8 @@ impl RuleState {
         self.latched
     }
 
-    /// Lets the rule clear by itself again, once its cause is gone; the person who disarms is responsible for
-    /// where the robot stands.
+    /// Lets the rule clear by itself again once its cause is gone, and waives the retreat: the person who
+    /// disarms the robot is responsible for where it stands.
     pub(super) fn release(&mut self) {
         self.latched = false;
         self.owed = Span::ZERO;
@@ -116,7 +117,7 @@ impl RuleState {
         self.tripped_at.is_some()
     }
 
-    /// Puts the worst value of its channel into `sample`, as long as the edge may be under the robot.
+    /// Puts the worst value of the channel into `sample`, as long as the edge may be under the robot.
     pub(super) fn field_view(&self, sample: &mut Sample) {
         if self.is_tripped() && self.rule.retreat > Span::ZERO && sample.health != Health::Never {
             sample.value = self.rule.trip.worse(sample.value, self.worst);
@@ -176,7 +177,7 @@ mod tests {
     }
 
     fn sample(worst: f32, health: Health) -> Sample {
-        // The value is deliberately harmless: a rule that checked it would fail every test here.
+        // The value is deliberately harmless: a rule that checked it, not the worst case, would fail here.
         Sample { value: 2.0, worst, stamp: Instant::ZERO, health }
     }
 
@@ -237,7 +238,7 @@ mod tests {
         assert!(state.look(&floor, ms(60), at(600_030)) && state.look(&floor, ms(39), at(600_040)));
         assert!(state.look(&sample(3.0, Health::Stale), ms(1), at(600_050)), "and the sensor must be good");
         assert!(!state.look(&floor, Span::ZERO, at(600_060)));
-        // The person who disarms is responsible for where it stands; the edge itself still counts.
+        // A release waives the retreat; the edge itself still counts.
         assert!(state.look(&edge, Span::ZERO, at(600_070)));
         state.release();
         assert!(!state.look(&floor, Span::ZERO, at(600_080)));
@@ -255,7 +256,7 @@ mod tests {
         assert!(state.look(&far, Span::ZERO, at(10_000)) && state.is_latched());
         state.release();
         assert!(!state.look(&far, Span::ZERO, at(10_001)));
-        // Released while the cause is still there: it latches again in the same slot.
+        // A rule that is released while its cause is still there latches again in the same slot.
         assert!(state.look(&near, Span::ZERO, at(10_002)));
         state.release();
         assert!(state.look(&near, Span::ZERO, at(10_003)) && state.is_latched());
@@ -281,10 +282,10 @@ mod tests {
         };
         let own = last_of(&[range(), range(), range()]);
         assert_eq!([0, 1, 2, 3].map(|channel| met(&own, channel)), [false, false, true, false]);
-        // The minimum of 0 and of the minimum of 0 and 1: it contains 0 twice.
+        // The minimum of channel 0 and channel 2, the minimum of channels 0 and 1: channel 0 occurs twice.
         let nested = last_of(&[range(), range(), least_of(&[0, 1]), least_of(&[0, 2])]);
         assert_eq!([0, 1, 2, 3].map(|channel| met(&nested, channel)), [true, true, false, false]);
-        // A list of members that contains itself is handled too; a checked board has none.
+        // A minimum that is its own member is handled too; a checked board has none.
         let mut itself = last_of(&[range(), least_of(&[0, 1])]);
         itself.observe(&frame, 0, 0.5, at(0));
         assert!(itself.is_tripped());

@@ -1,4 +1,4 @@
-//! The reflex table and the findings: what trips each, what it allows, what clears it.
+//! The reflex table and the findings: what trips each of them, what each allows, and what clears it.
 
 use super::*;
 use crate::base::plan::Trip;
@@ -59,7 +59,7 @@ fn each_finding_has_a_cause_a_restraint_and_an_end() {
         ("well", well, WELL, None, Restraint::Free),
         ("stale", Sample { health: Health::Stale, ..well }, WELL, Some(Cause::SensorLost), Restraint::Still),
         ("never", Sample::NEVER, WELL, Some(Cause::SensorLost), Restraint::Still),
-        ("good, says the frame", good(3.0, old), WELL, Some(Cause::SensorLost), Restraint::Still),
+        ("old, but good in the frame", good(3.0, old), WELL, Some(Cause::SensorLost), Restraint::Still),
         ("refused just now", bad(ReadingFault::OutOfRange, at(800)), WELL, None, Restraint::Free),
         (
             "out of range",
@@ -96,7 +96,7 @@ fn each_finding_has_a_cause_a_restraint_and_an_end() {
             Restraint::Still,
         ),
         (
-            "wire silent for as long as is allowed",
+            "wire silent for exactly the limit",
             well,
             Signals { wire_age: Some(ms(50)), ..WELL },
             None,
@@ -158,7 +158,7 @@ fn a_rule_that_cannot_see_restrains_until_it_can() {
             let allowed = cause.map_or(Restraint::Free, |_| Restraint::NoForward);
             assert_eq!(verdict.limits, allowed.limits(), "{name}");
         }
-        // The worst case that the rule has already seen counts too.
+        // The worst case of a stale value still trips the rule.
         let old = Sample { worst: 0.4, ..stale(at(0)) };
         let both = Cause::Obstacle.bit() | Cause::SensorLost.bit();
         assert_eq!(reflexes.evaluate(&frame(old), &WELL, at(1_000)).0.active, both);
@@ -173,8 +173,8 @@ fn initially_blind_rules_are_not_an_event() {
     assert_eq!(reflexes.evaluate(&frame(Sample::NEVER), &WELL, at(0)).0.tripped, 0);
 }
 
-/// Reflexes that have seen good values, with one rule on the first of two distances or on the minimum of
-/// both.
+/// Reflexes that have seen good values, with one rule on the first of two distances or on the minimum of the
+/// two.
 fn watching(trip: Trip, of_least: bool, latched: bool) -> (Reflexes, Frame) {
     let least = SensorPlan { kind: least(&[0, 1]), ..range() };
     let plain = rule(Cause::EStop, 0.5, Restraint::Still);
@@ -201,7 +201,7 @@ fn a_reading_that_tripped_within_a_slot_counts() {
         assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_000)).0.latched, stop);
         reflexes.rearm();
         assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_010)).0.active & stop, 0);
-        // Disarmed in the slot of the press: the order is unknown, so it is latched.
+        // Press and disarming in the same slot: their order is unknown, so the stop is latched.
         reflexes.observe(&seen, 0, 0.1, at(9_020));
         reflexes.rearm();
         assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_020)).0.latched, stop);
@@ -220,7 +220,7 @@ fn a_brief_trip_holds_from_its_time_and_at_least_one_slot() {
         assert_eq!(verdict.active != 0, active, "at {now} ms");
         assert_eq!(verdict.latched, 0);
     }
-    // The rule's hold is over, and a reading trips it again in this slot.
+    // At 90 ms the rule's hold is over, but a new reading keeps it active for this slot.
     reflexes.observe(&seen, 0, 0.2, at(50));
     reflexes.evaluate(&seen, &WELL, at(50));
     reflexes.observe(&seen, 0, 0.2, at(90));
@@ -259,7 +259,7 @@ fn a_stop_without_its_reading_trips_all_its_rules() {
     reflexes.observe(&well, 0, 0.4, at(10));
     let verdict = reflexes.evaluate(&well, &heard, at(10)).0;
     assert_eq!((verdict.active, verdict.latched), (halts, 0), "the reading shows which rule tripped");
-    // The halt may arrive one slot after its reading.
+    // The sensor thread's stop may be reported one slot after its reading.
     assert_eq!(reflexes.evaluate(&well, &heard, at(20)).0.latched, 0);
 
     let mut reflexes = settled(&rules);
@@ -309,7 +309,7 @@ fn fading_is_linear_from_fresh_to_expired() {
 #[test]
 fn the_loop_is_late_after_consecutive_misses_until_it_recovers() {
     let script = [
-        // (skipped, late): two are not three, and an on-time slot between them restarts the count
+        // (skipped, late): the limit is three skipped slots, and an on-time slot restarts the count
         (2, false),
         (0, false),
         (2, false),
@@ -365,12 +365,12 @@ fn the_field_sees_an_edge_until_the_robot_backs_away() {
     assert_eq!(look(0.6, ms(50)), (false, 0.6));
     assert_eq!(look(0.2, ms(50)), (false, 0.2));
     assert_eq!(look(0.8, ms(50)), (false, 0.2), "the worst value of the edge");
-    assert_eq!(look(3.0, ms(50)), (false, 0.2), "the sensor is past it");
+    assert_eq!(look(3.0, ms(50)), (false, 0.2), "the sensor is past the edge, the robot has not backed away");
     assert_eq!(look(3.0, ms(49)), (false, 0.2));
     assert_eq!(look(3.0, ms(1)), (true, 3.0));
     assert_eq!(look(0.7, ms(0)), (false, 0.7), "another edge");
 
-    // A reading between two checks counts too; a rule without a retreat shows the present value.
+    // A reading between two checks counts too. If the rule has no retreat, the field sees the current value.
     for (retreat, shown) in [(ms(100), 0.3), (Span::ZERO, 3.0)] {
         let mut reflexes = settled(&[Rule { retreat, ..edge }]);
         let well = frame(good(3.0, at(0)));
@@ -379,7 +379,7 @@ fn the_field_sees_an_edge_until_the_robot_backs_away() {
         assert_eq!(reflexes.field_view(&well).samples[0].value.to_bits(), f32::to_bits(shown));
     }
 
-    // No reading explains this stop, so only the limit is known.
+    // No reading explains this stop, so the field sees the rule's limit.
     let mut reflexes = settled(&[edge]);
     let well = frame(good(3.0, at(0)));
     reflexes.evaluate(&well, &Signals { halts: Cause::Cliff.bit(), ..WELL }, at(0));
@@ -392,7 +392,7 @@ fn causes_are_ordered_and_have_unique_names() {
         assert_eq!(cause as usize, index);
         assert_eq!(Cause::worst_of(cause.bit() | 1), Some(cause));
         let kebab = cause.name().chars().all(|c| c.is_ascii_lowercase() || c == '-');
-        assert!(kebab && cause.cleared_by().contains(' '), "a readable text");
+        assert!(kebab && cause.cleared_by().contains(' '), "{cause:?} has a bad name or text");
         assert!(Cause::ALL[..index].iter().all(|other| other.name() != cause.name()));
     }
     assert_eq!(Cause::worst_of(0), None);
@@ -421,7 +421,7 @@ fn a_silent_brain_computer_stops_the_motors_after_its_timeout() {
     assert_eq!((lost.worst, lost.limits, lost.latched), (Some(Cause::LinkLost), Limits::STILL, 0));
     assert_eq!(look(Some(5)).cleared, Cause::LinkLost.bit(), "an answer clears it");
     look(Some(100));
-    assert_eq!(look(None).active, 0, "the field computes locally and does not rely on the link");
+    assert_eq!(look(None).active, 0, "the field is computed locally and does not rely on the link");
     let mut own = settled(&[]);
     let signals = Signals { link_silence: Some(ms(9_000)), ..WELL };
     assert_eq!(own.evaluate(&frame(good(3.0, at(1_000))), &signals, at(1_000)).0.active, 0, "no tether");
@@ -434,7 +434,7 @@ fn a_latched_link_stays_lost_until_the_robot_is_disarmed() {
         let signals = Signals { link_silence: Some(ms(silence)), disarmed, ..WELL };
         reflexes.evaluate(&frame(good(3.0, at(1_000))), &signals, at(1_000)).0.latched
     };
-    assert_eq!(look(100, false), 0, "a brain that was never heard is not lost");
+    assert_eq!(look(100, false), 0, "the silence of a brain that was never heard does not latch");
     assert_eq!((look(5, false), look(100, false)), (0, Cause::LinkLost.bit()));
     assert_eq!(look(5, false), Cause::LinkLost.bit(), "an answer alone must not clear it");
     assert_eq!((look(5, true), look(5, false)), (0, 0));

@@ -1,6 +1,6 @@
-//! Measures a brain serving many robots against the same brain serving one, in alternating turns. A thread of
-//! this process sends each robot's requests at that robot's own phase, and collects the answers where the
-//! brain would send them. No network is involved.
+//! Compares a brain that serves many robots with the same brain serving a single one, in alternating turns. A
+//! thread of this process sends the requests, those of each robot at that robot's own phase. The answers are
+//! collected where the brain would send them. No network is involved.
 
 use crate::base::plan::{Board, EngineKind};
 use crate::base::seed::{Stream, uniform};
@@ -21,47 +21,48 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Length of a turn: short compared with the drift of a shared machine, long compared with a period.
+/// Length of a turn: long compared with a period, but so short that the load of a shared machine hardly
+/// changes from one turn to the next.
 const TURN: Span = Span::from_millis(1_000);
 /// One turn in this many belongs to the single robot.
 const TURNS: u64 = 4;
-/// Cycles of each robot that do not count: they touch memory and fill caches.
+/// First cycles of each robot, which do not count: they touch memory and fill caches.
 const WARM_UP: u64 = 10;
 /// How long to wait for the last answers.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
-/// The bench exceeds the number of robots that a brain would admit: that is what it measures.
+/// Admits every robot: the benchmark also measures more robots than a brain would admit.
 const NO_LIMIT: usize = 1 << 16;
 
 /// The settings of the measurement.
 pub struct BrainBench {
     /// The board of every robot.
     pub board: Board,
-    /// Number of robots in the blocks with many robots.
+    /// Number of robots in the turns with many robots.
     pub robots: usize,
     /// Cycles per second of each robot.
     pub hz: u32,
-    /// Threads that compute.
+    /// Number of compute threads.
     pub threads: usize,
-    /// Which engine.
+    /// The engine of every robot.
     pub engine: EngineKind,
 }
 
 /// The figures for one kind of turn.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct Served {
-    /// Requests.
+    /// Requests sent, without the warm-up.
     pub asked: u64,
     /// Requests answered before their deadline, which is one period after they were due.
     pub in_time: u64,
     /// Requests answered after their deadline.
     pub missed: u64,
-    /// Requests that were too late to be computed.
+    /// Requests that the brain answered without a result: too late to be computed, failed or refused.
     pub late: u64,
-    /// Requests that were never answered, because a newer request replaced them.
+    /// Requests without an answer by the end, usually because a newer request replaced them.
     pub unanswered: u64,
     /// From the time a request was due until its computation began, microseconds.
     pub waited_us: Option<Latency>,
-    /// Computing time, microseconds.
+    /// Compute time, microseconds.
     pub computed_us: Option<Latency>,
     /// From the time a request was due until its answer, microseconds.
     pub answered_us: Option<Latency>,
@@ -76,9 +77,9 @@ pub struct BrainFigures {
     pub alone: Served,
     /// All robots together.
     pub together: Served,
-    /// Processor time of this process per second of the turns with many robots: cores in use.
+    /// Cores in use: processor time of this process per second of the turns with many robots.
     pub cores: f64,
-    /// 99th percentile of a cycle as the brain measured it at the start, microseconds.
+    /// 99th percentile of the cycle time as the brain measured it at the start, microseconds.
     pub cycle_us: f64,
     /// Number of robots that the brain would admit at that cycle time.
     pub admitted: usize,
@@ -262,7 +263,7 @@ fn join_all(
 
 /// Sends the requests of some robots, each at its own phase of the period.
 struct Sender {
-    /// The robots, ordered by phase.
+    /// The robots, ordered by phase, each with the number of its next cycle.
     robots: BTreeMap<(Span, RobotId), u64>,
     period: Span,
 }
@@ -274,7 +275,8 @@ impl Sender {
         Sender { robots: ids.iter().map(|id| ((phase(id), *id), 0)).collect(), period }
     }
 
-    /// Sends until `end`, on time or as soon as this thread gets a core. Returns how many requests count.
+    /// Sends until `end`, each request on time or as soon as this thread gets a core. Returns how many of the
+    /// requests count.
     fn send_until(&mut self, end: Instant, board: &ServedBoard, hub: &Hub) -> u64 {
         let mut asked = 0;
         let mut period = MonotonicClock.now();
@@ -287,7 +289,7 @@ impl Sender {
                 for (sensor, value) in input.sensors.iter_mut().enumerate().take(count) {
                     *value = (0.1 * *cycle as f32 + sensor as f32).sin();
                 }
-                // If this thread is late, the delay counts as the brain's, as it would on a network.
+                // If this thread is late, the delay counts towards the latency, as a network's would.
                 let request = CycleRequest::of(&input, count, due, self.period);
                 hub.receive(*id, &request.encode(), due);
                 asked += u64::from(*cycle >= WARM_UP);

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Length of a block: short compared with the drift of a shared machine, long compared with the first slot of
-/// a block, which finds the caches as the other kind of block left them.
+/// Length of a block: so short that the load of a shared machine hardly changes from one block to the next,
+/// but long compared with the first slot, which finds the caches as the other kind of block left them.
 const BLOCK: Span = Span::from_millis(250);
 /// The robot runs this long before anything counts: it sets up its devices and makes its first-use
 /// allocations.
@@ -22,7 +22,7 @@ const WARM_UP: Span = Span::from_millis(1_000);
 
 /// The measurement.
 pub struct LoopFigures {
-    /// Lateness of the loop's wake-ups and the tick's own work, in the counted blocks.
+    /// Lateness of the loop's wake-ups, and time of a tick from start to end, in the counted blocks.
     pub recorder: Recorder,
     /// What the tick's thread measured.
     pub measured: Measured,
@@ -32,7 +32,7 @@ pub struct LoopFigures {
 
 /// What only the tick's thread can measure.
 pub struct Measured {
-    /// Lateness of a bare absolute sleep.
+    /// Lateness of the wake-up after a bare absolute sleep.
     pub bare: Histogram<u64>,
     /// Slots of the loop that were skipped.
     pub slots_skipped: u64,
@@ -84,7 +84,7 @@ pub fn bench_loop(
 fn measure(mut tick: Tick, length: Span, counting: &AtomicBool, interrupted: &AtomicBool) -> Measured {
     loop_block(&mut tick, WARM_UP);
     let mut measured = Measured { bare: latency_histogram(), slots_skipped: 0 };
-    // Let the slow thread drain the warm-up's records from the ring before anything counts.
+    // Let the non-real-time thread drain the warm-up's records from the ring before anything counts.
     let settled = tick.clock.now() + Span::from_millis(100);
     tick.clock.sleep_until(settled);
     counting.store(true, Ordering::Release);
@@ -96,7 +96,7 @@ fn measure(mut tick: Tick, length: Span, counting: &AtomicBool, interrupted: &At
     measured
 }
 
-/// Sleeps on a grid of periods and does nothing else.
+/// Sleeps until each slot of a grid, and does nothing else.
 fn bare_block(clock: &dyn Clock, period: Span, length: Span, lateness: &mut Histogram<u64>) {
     let start = clock.now() + period;
     let mut grid = Grid::new(start, period);
@@ -108,7 +108,7 @@ fn bare_block(clock: &dyn Clock, period: Span, length: Span, lateness: &mut Hist
     }
 }
 
-/// Runs the real loop; returns the slots it skipped.
+/// Runs the real loop; returns the number of slots that it skipped.
 fn loop_block(tick: &mut Tick, length: Span) -> u64 {
     let start = tick.clock.now() + tick.grid().period();
     tick.start_at(start);

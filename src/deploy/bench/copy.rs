@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// A thread polls this many times for its next order before it sleeps: some 50 us. That is longer than the
-/// time between two copies, so that no copy includes a wake-up, and short compared with a block of cycles.
+/// A thread polls this many times for its next order before it sleeps: about 50 us in total. That is longer
+/// than the time between two copies, so that no copy includes a wake-up, and short compared with a block of
+/// cycles.
 const LOOKS: u32 = 5_000;
 /// A sleeping thread checks this often whether it has to end, in case it missed its wake-up.
 const NAP: Duration = Duration::from_millis(50);
 
-/// The threads that copy: the calling thread and the ones started for it.
+/// The threads that copy: the calling thread and those that the crew starts.
 pub struct CopyCrew {
     own: Buffers,
     orders: Arc<Orders>,
@@ -25,11 +26,11 @@ pub struct CopyCrew {
 /// The orders that the threads read, and the progress they report.
 #[derive(Default)]
 struct Orders {
-    /// Number of the copy. A thread starts a copy when this number changes.
+    /// Number of the current copy. A thread starts to copy when this number changes.
     round: AtomicU64,
     /// Number of bytes that each thread copies.
     share: AtomicUsize,
-    /// Threads that have finished this round.
+    /// Number of threads, besides the caller's, that have finished this round.
     done: AtomicUsize,
     end: AtomicBool,
 }
@@ -41,7 +42,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    /// Writes a value other than zero, so that each page gets its own memory.
+    /// Fills the buffers with values other than zero, so that each page gets its own memory.
     fn new(bytes: usize) -> Buffers {
         Buffers { from: vec![1; bytes], to: vec![2; bytes] }
     }
@@ -54,7 +55,7 @@ impl Buffers {
 
 impl CopyCrew {
     /// A crew of `threads` that can read and write `bytes` in total in one copy. If `cpus` names cores, the
-    /// threads other than the caller's are pinned to them in turn; the caller's own core is the first.
+    /// started threads are pinned to them in turn, from the second core on: the first one is the caller's.
     pub fn new(threads: usize, bytes: usize, cpus: &[usize]) -> std::io::Result<CopyCrew> {
         let threads = threads.max(1);
         let share = bytes / 2 / threads;
@@ -68,7 +69,7 @@ impl CopyCrew {
                 let seated = cpu
                     .map_or(Ok(()), crate::system::rt::stay_on)
                     .map_err(|refusal| std::io::Error::from_raw_os_error(refusal.errno));
-                let buffers = Buffers::new(share); // allocated by the thread that uses it, so near its core
+                let buffers = Buffers::new(share); // allocated by the thread that uses them, so near its core
                 let _ = ready.send(seated);
                 serve(&orders, buffers);
             })?);
@@ -79,8 +80,8 @@ impl CopyCrew {
         Ok(crew)
     }
 
-    /// Copies once: reads and writes `bytes` in total, or as many as fit into the buffers. Returns
-    /// the number of bytes, and the time from the order until the last thread has finished.
+    /// Copies once: reads and writes `bytes` in total, or as many as the buffers allow. Returns the number of
+    /// bytes, and the time from the order until the last thread has finished.
     pub fn copy(&mut self, bytes: usize) -> (usize, Span) {
         let threads = self.others.len() + 1;
         let share = (bytes / 2 / threads).min(self.own.from.len());
@@ -142,7 +143,7 @@ mod tests {
             crew.copy(600);
             let copied = crew.own.to.iter().take_while(|byte| **byte == 7).count();
             assert_eq!(copied, 600 / 2 / threads);
-            thread::sleep(2 * NAP); // asleep by now
+            thread::sleep(2 * NAP); // the threads of the crew are asleep by now
             assert_eq!(crew.copy(6000).0, 6000);
             assert_eq!(crew.orders.done.load(Ordering::Relaxed), threads - 1);
         }
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_missing_core_is_reported() {
-        // A single thread is the caller's, which pins itself.
+        // The only thread of a crew of one is the caller's, which the crew does not pin.
         assert!(CopyCrew::new(1, 64, &[1023]).is_ok());
         assert!(CopyCrew::new(2, 64, &[1023]).is_err(), "no machine that runs tests has 1024 cores");
     }

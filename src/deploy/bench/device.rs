@@ -1,8 +1,8 @@
 //! Measures where the time of a GPU's field cycle goes, and compares it with a copy in the GPU's own memory
 //! in the same seconds.
 //!
-//! Blocks of cycles and of copies alternate. Stages are timed in a separate part, because they run one after
-//! another there. The host's cost is measured at a rate of 100 Hz. Knows no other engine.
+//! Blocks of cycles and of copies alternate. Stages are timed in a separate part, because timed stages run
+//! one after another. The host's cost is measured at a rate of 100 Hz. Only for the CUDA engine.
 
 use super::ended;
 use super::feed::Feed;
@@ -23,20 +23,20 @@ use std::sync::atomic::AtomicBool;
 
 /// Length of a block of cycles, as on a CPU.
 const BLOCK: Span = Span::from_millis(250);
-/// Copies, and empty launches, between two blocks of cycles.
+/// Number of copies, and of launches of an empty graph, before each block of cycles.
 const COPIES: usize = 4;
-/// Cycles at the start of a block that do not count: twice the longest period in the table of rungs, so that
-/// each graph has been captured before its cycles count.
+/// Cycles at the start of a block that do not count: twice the longest period in the table of quality levels,
+/// so that each graph has run before its cycles count.
 const SETTLING: u32 = 8;
 /// Tenths of the time for cycles and copies, for stages, and for the paced part.
 const PARTS: [u64; 3] = [5, 1, 4];
-/// Timeout of a cycle: a bench shows how slow a device is, also under a profiler; only a robot gives up on
-/// it.
+/// Timeout of a cycle, long on purpose: a benchmark shows how slow a device is, even under a profiler. Only a
+/// robot has to give up on a slow device.
 const PATIENCE: Span = Span::from_millis(10_000);
 /// Time between two cycles of the paced part: 100 Hz.
 const PACE: Span = Span::from_millis(10);
 
-/// An engine on a GPU with its state loaded, and the `Feed` of its input.
+/// An engine on a GPU with its state loaded, and the `Feed` that generates its input.
 pub struct DeviceBench {
     engine: CudaEngine,
     facts: DeviceFacts,
@@ -49,28 +49,28 @@ pub struct DeviceFigures {
     pub field: FieldFigures,
     /// Where the time of a cycle goes.
     pub times: [Histogram<u64>; DeviceTimes::PARTS.len()],
-    /// An empty graph: from its launch until the host sees its end.
+    /// Time of an empty graph, from its launch until the host sees its end.
     pub round_trip: Histogram<u64>,
-    /// Bytes that evolve and features move in a cycle: all but the bank's.
+    /// Bytes that evolve and features read and write in a cycle: all but the bank's.
     pub evolved_bytes: usize,
     /// Transfers between host and device in the counted cycles.
     pub transfers: u64,
     /// Bytes that a save copies from the device if the same state was saved before.
     pub bytes_per_save: Option<u64>,
-    /// Driver calls in all cycles.
+    /// Driver calls in the counted cycles.
     pub calls: u64,
     /// Allocations on the device, and page-locked ones on the host, in the counted cycles.
     pub allocations: u64,
-    /// Processor time in the paced part, and elapsed time. The process does nothing else during that part.
+    /// Processor time in the paced part, and its elapsed time. The process does nothing else in that part.
     pub host: (Span, Span),
 }
 
 impl DeviceBench {
-    /// Opens an engine for `robots` robots on this machine's GPU, and loads it.
+    /// Opens an engine for `robots` robots on this machine's GPU, and loads its state.
     pub fn build(plan: &FieldPlan, robots: usize) -> Result<DeviceBench, BenchFault> {
         let mut engine = CudaEngine::open(plan, robots).map_err(BenchFault::Device)?;
         engine.set_timeout(PATIENCE);
-        // An engine that was just found to be lost reports the loss in its next cycle, which is run here.
+        // Without facts, the engine is lost. It reports the loss in its next cycle, which is run here.
         let mut feed = Feed::new(plan);
         let Some(facts) = engine.device_facts() else {
             let answer = engine.cycle(&feed.next(QualityLevel::BEST));
@@ -90,7 +90,7 @@ impl DeviceBench {
         &self.facts
     }
 
-    /// Whether a processor emulates the GPU; its figures are then meaningless.
+    /// Whether the CPU emulates the GPU; the figures are then meaningless.
     pub fn is_emulated(&self) -> bool {
         is_emulated(&self.facts.found)
     }
@@ -176,7 +176,7 @@ impl DeviceBench {
     fn copies(&mut self, figures: &mut DeviceFigures) -> Result<(), BenchFault> {
         let half = figures.field.bytes_per_cycle / 2; // half is read, half is written
         for _ in 0..COPIES {
-            // Without memory for the copy there is no figure for it; a lost device shows in the next cycle.
+            // Without memory for the copy there is no figure. The next cycle reports a lost device.
             if let Some(span) = self.engine.device_copy(half) {
                 figures.field.bytes_per_copy = 2 * half;
                 note(&mut figures.field.copy, span);
@@ -188,7 +188,7 @@ impl DeviceBench {
         Ok(())
     }
 
-    /// Runs cycles whose stages run one after another, each between two events. At least one cycle.
+    /// Runs cycles, at least one, whose stages run one after another, each between two events.
     fn stages(
         &mut self,
         quality: QualityLevel,
@@ -266,17 +266,17 @@ impl DeviceFigures {
         self.allocations += allocations_then.saturating_sub(allocations);
     }
 
-    /// Bytes of a cycle over the median time of its kernels, in GB (10^9) per second.
+    /// Bytes of a cycle divided by the median time of its kernels, in GB (10^9) per second.
     pub fn achieved_gbps(&self) -> Option<f64> {
         gbps(self.field.bytes_per_cycle, self.part_us(DeviceTimes::KERNELS, 0.5))
     }
 
-    /// Speed of the kernels over the copy's.
+    /// Bandwidth of the kernels as a share of the copy's.
     pub fn share_of_copy(&self) -> Option<f64> {
         over(self.achieved_gbps(), self.field.copy_gbps())
     }
 
-    /// Speed of evolve and features over the copy's, where stages run one after another.
+    /// Bandwidth of evolve and features, when stages run one after another, as a share of the copy's.
     pub fn evolve_share_of_copy(&self) -> Option<f64> {
         let spans: Vec<f64> = ["evolve", "features"].iter().filter_map(|name| self.stage_us(name)).collect();
         let us = (spans.len() == 2).then(|| spans.iter().sum());
@@ -294,7 +294,7 @@ impl DeviceFigures {
         Some(histogram.value_at_quantile(quantile) as f64 / 1e3)
     }
 
-    /// Median time of a cycle less that of its kernels, microseconds.
+    /// Median time of a cycle minus that of its kernels, microseconds.
     pub fn overhead_us(&self) -> Option<f64> {
         let (cycle, kernels) = (self.field.cycle_us(0.5)?, self.part_us(DeviceTimes::KERNELS, 0.5)?);
         Some((cycle - kernels).max(0.0))
@@ -321,7 +321,7 @@ impl DeviceFigures {
         (cycles > 0).then(|| count as f64 / cycles as f64)
     }
 
-    /// Processor time over elapsed time at 100 Hz; 1 is one core.
+    /// Processor time divided by elapsed time at 100 Hz; 1 is one core.
     pub fn host_cpu_share(&self) -> Option<f64> {
         let (busy, passed) = (self.host.0.as_secs_f64(), self.host.1.as_secs_f64());
         over(Some(busy), Some(passed))
@@ -362,7 +362,7 @@ mod tests {
         assert!(near(figures.achieved_gbps(), 100.0) && near(figures.share_of_copy(), 0.25));
         assert!(figures.overhead_us().is_none(), "no cycle yet");
         note(&mut figures.field.cycle, Span::from_micros(55));
-        assert!(near(figures.overhead_us(), 15.0), "a cycle of 55 us less 40 us of kernels");
+        assert!(near(figures.overhead_us(), 15.0), "a cycle of 55 us minus 40 us of kernels");
         assert!(near(figures.evolve_share_of_copy(), 0.5), "3 MB in 15 us against 4 MB in 10 us");
         figures.host = (Span::from_millis(30), Span::from_millis(1_000));
         assert!(near(figures.host_cpu_share(), 0.03));

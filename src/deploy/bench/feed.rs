@@ -1,7 +1,8 @@
-//! Generates input for a field in a bench, so that a cycle does all the work it may ever have to do: sensor
-//! values that wander, a library of random patterns whose contexts resemble those that occur, a full bank,
-//! and a read-out. No robot has this much today: nothing fills a library at run time, and the shipped boards
-//! leave out library and bank. Everything is drawn from a seed, so two benches get the same input.
+//! Generates the input for a field in a benchmark, so that a cycle does all the work that it may ever have to
+//! do: sensor values that wander, a library of random patterns whose contexts resemble those that occur, a
+//! full bank, and a read-out. No robot has this much today: nothing fills a library at run time, and the
+//! shipped boards leave out library and bank. Everything is drawn from a seed, so that all runs get the same
+//! input.
 
 use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::{FieldPlan, QualityLevel};
@@ -12,17 +13,19 @@ use std::f64::consts::TAU;
 
 /// Seed of all generated input.
 const SEED: u64 = 0x6265_6E63;
-/// Cycles before the library is filled: one second at 20 Hz, which is how far back the field's slow channels
+/// Cycles before the library is filled: one second at 20 Hz, as far back as the field's slow channels
 /// remember. Fewer cycles would leave the field near rest; more would only take longer.
 const LIFE: u64 = 20;
 /// The contexts of this many of the latest cycles are kept as situations.
 const SITUATIONS: u64 = 10;
-/// Spread of the stored contexts around one that occurred, on the scale of a channel's mean: a tenth of how
-/// much a mean moves, so that the best three matches are close to each other and change.
+/// Standard deviation of the stored contexts from one that occurred, on the scale of a channel's mean: a
+/// tenth of the amount by which a mean varies, so that the best three matches are close to each other and
+/// change.
 const SPREAD: f64 = 0.006;
-/// Sensor noise on the scale -1..=1: 20 counts of a 12-bit converter.
+/// Standard deviation of the sensor noise on the scale -1..=1: 20 counts of a 12-bit converter.
 const NOISE: f64 = 0.01;
-/// Size of the read-out's weights: 2,113 of them on features of a tenth or two give scores of about a half.
+/// Standard deviation of the read-out's weights: 2,113 of them, on features of 0.1 to 0.2, give scores of
+/// about 0.5.
 const WEIGHT: f64 = 0.05;
 
 /// Generates the stimulus of every cycle.
@@ -45,8 +48,8 @@ impl Feed {
         let mut sensors = [0.0; MAX_SENSORS];
         for (i, sensor) in sensors[..self.sensors].iter_mut().enumerate() {
             let phase = TAU * uniform(SEED, Stream::World, i as u64);
-            // Two waves with periods of seconds, different for every sensor: this is what the distances of a
-            // moving robot look like.
+            // Two waves with periods of seconds, different for every sensor, look like the distances that a
+            // moving robot measures.
             let slow = libm::sin(TAU * time / (5.0 + 0.37 * i as f64) + phase);
             let quick = libm::sin(TAU * time / (1.3 + 0.11 * i as f64) + 2.0 * phase);
             let noise = normal(SEED, Stream::Stimulus, cycle * MAX_SENSORS as u64 + i as u64);
@@ -55,8 +58,8 @@ impl Feed {
         FieldInput { cycle, sensors, reward: 0.0, quality, place: None }
     }
 
-    /// Loads `engine`, which was built from `plan`, and runs its first cycles. Fails only if an engine on a
-    /// device is lost.
+    /// Runs the first cycles of `engine`, which was built from `plan`, and fills its library, bank and
+    /// read-out. Fails only if an engine on a GPU is lost.
     pub fn load(&mut self, engine: &mut dyn Inspect, plan: &FieldPlan) -> Result<(), Failure> {
         let mut situations = Vec::new();
         for life in 0..LIFE {
@@ -92,8 +95,8 @@ impl Feed {
     }
 }
 
-/// Fills `numbers` with uniform values within +-`bound`. Each draw yields four of them, because a library has
-/// a hundred million.
+/// Fills `numbers` with uniform values within +-`bound`. Each draw yields four of them, because a library of
+/// 100 patterns on a 32^3 grid has 52 million.
 fn fill(numbers: &mut [f32], bound: f32, stream: Stream, which: usize) {
     let draws = numbers.len().div_ceil(4);
     for (at, four) in numbers.chunks_mut(4).enumerate() {

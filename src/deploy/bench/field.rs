@@ -1,5 +1,5 @@
-//! Measures the field's cycle, back to back, against a plain copy of the same size on the same number
-//! of threads.
+//! Compares the field's cycle, run back to back, with a plain copy of the same size on the same number of
+//! threads.
 
 use super::copy::CopyCrew;
 use super::ended;
@@ -21,38 +21,38 @@ use hdrhistogram::Histogram;
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 
-/// Length of a block of cycles: short compared with the drift of a shared machine, long compared with the
-/// cycles after a copy, which find the caches as the copy left them.
+/// Length of a block of cycles: so short that the load of a shared machine hardly changes from one block to
+/// the next, but long compared with the first cycles, which find the caches as the copies left them.
 const BLOCK: Span = Span::from_millis(250);
-/// A block of copies takes one part in this many of a block of cycles. A copy is shorter than a cycle, so
-/// there are still more copies than cycles.
+/// A block of cycles is this many times as long as a block of copies. A copy is shorter than a cycle, so the
+/// shorter block still has enough copies.
 const COPIES_PART: u64 = 4;
-/// Cycles of the navigator in a block: at a hundred microseconds each, a tenth of its time.
+/// Cycles of the navigator after each block: at 100 us each, a tenth of the block's time.
 const NAVIGATOR_CYCLES: u32 = 250;
-/// Sets of slices through the field in a block: at fifty microseconds each, as much time as a few cycles.
+/// Sets of slices through the field after each block: at 50 us each, as much time as a few cycles.
 const SLICES_SETS: u32 = 20;
 /// Minimum number of copies in a block: the first one wakes the threads and must not be the median.
 const LEAST_COPIES: u32 = 3;
-/// Cycles at the start of a block that do not count: the longest period in the table of rungs, so that each
-/// kind of work has filled its caches and touched its memory.
+/// Cycles at the start of a block that do not count: the longest period in the table of quality levels, so
+/// that each kind of work has filled its caches and touched its memory.
 const SETTLING: u32 = 4;
 
 /// Why the measurement failed.
 #[derive(Debug)]
 pub enum BenchFault {
-    /// The engine does not use the requested instructions.
+    /// The engine cannot use the requested instruction set.
     Simd {
         /// The requested value.
         asked: String,
-        /// What this machine offers.
+        /// The instruction sets that this machine offers.
         have: Vec<&'static str>,
     },
-    /// A named core does not exist, or this program may not use it.
+    /// A requested core does not exist, or this program may not use it.
     Core {
         /// Number of the core.
         cpu: usize,
     },
-    /// The field needs more memory than there is.
+    /// The field needs more memory than is available.
     Room(NoRoom),
     /// The system cannot start another thread.
     Threads(std::io::Error),
@@ -81,18 +81,18 @@ impl fmt::Display for BenchFault {
 
 impl std::error::Error for BenchFault {}
 
-/// An engine with its state loaded, and the `Feed` of its input.
+/// An engine with its state loaded, and the `Feed` that generates its input.
 pub struct FieldBench {
     engine: Box<dyn Inspect>,
     feed: Feed,
     copy: CopyCrew,
-    /// Runs between the blocks; `None`: the navigator is not measured.
+    /// The navigator, which runs between the blocks; `None`: it is not measured.
     navigator: Option<NavigatorLoad>,
 }
 
 impl FieldBench {
-    /// Builds and loads the engine of `plan`. With `simd`, fails unless the engine uses these instructions.
-    /// Call it on the thread that measures: that thread is pinned to the plan's first core.
+    /// Builds and loads the engine of `plan`. With `simd`, fails unless the engine can use this instruction
+    /// set. Call it on the thread that measures: that thread is pinned to the plan's first core.
     pub fn build(plan: &FieldPlan, simd: Option<&str>) -> Result<FieldBench, BenchFault> {
         room::demand(footprint::field_bytes(plan)).map_err(BenchFault::Room)?;
         let mut engine = engine(plan, simd)?;
@@ -119,7 +119,7 @@ impl FieldBench {
     }
 
     /// Measures cycles at `quality` for `length`, including the copies before, between and after them, and
-    /// adds to `figures`. At least one cycle counts. `watch` receives the elapsed time between blocks.
+    /// adds to `figures`. At least one cycle counts. `watch` receives the elapsed time after each block.
     pub fn measure(
         &mut self,
         quality: QualityLevel,
@@ -157,7 +157,7 @@ impl FieldBench {
         let began = MonotonicClock.now();
         let response = self.engine.cycle(&input);
         let span = MonotonicClock.now().since(began);
-        std::hint::black_box(response).expect("the feed stays on its scale");
+        std::hint::black_box(response).expect("the feed's values are within -1..=1");
         span
     }
 
@@ -184,7 +184,7 @@ impl FieldBench {
         figures.stand_ins += self.engine.stand_ins() - stand_ins;
     }
 
-    /// Cycles of the navigator, which runs on the CPU after the field's cycle.
+    /// Measures cycles of the navigator, which runs on the CPU after the field's cycle.
     fn navigate(&mut self, figures: &mut FieldFigures) {
         let Some(navigator) = &mut self.navigator else { return };
         for _ in 0..NAVIGATOR_CYCLES {
@@ -192,7 +192,7 @@ impl FieldBench {
         }
     }
 
-    /// Slices through the field, which a running robot takes twice a second.
+    /// Measures slices through the field, which a running robot takes twice a second.
     fn slice(&mut self, figures: &mut FieldFigures) {
         for _ in 0..SLICES_SETS {
             let began = MonotonicClock.now();
@@ -214,7 +214,7 @@ impl FieldBench {
     }
 }
 
-/// The engine of `plan`, if it uses the requested instructions.
+/// The engine of `plan`, if it can use the requested instruction set.
 fn engine(plan: &FieldPlan, simd: Option<&str>) -> Result<Box<dyn Inspect>, BenchFault> {
     let Some(asked) = simd else { return Ok(engine::build(plan)) };
     engine::build_with(plan, asked).ok_or_else(|| BenchFault::Simd {
@@ -229,9 +229,9 @@ pub struct FieldFigures {
     pub cycle: Histogram<u64>,
     /// Each of the `STAGES`.
     pub stages: [Histogram<u64>; STAGES.len()],
-    /// Cycles of the navigator; none on a GPU's bench.
+    /// Cycles of the navigator; not measured on a GPU.
     pub navigator: Histogram<u64>,
-    /// Slices through the field; none on a GPU's bench.
+    /// Slices through the field; not measured on a GPU.
     pub slices: Histogram<u64>,
     /// Plain copies.
     pub copy: Histogram<u64>,
@@ -290,11 +290,11 @@ impl FieldFigures {
     }
     /// Bytes read and written by the median copy, in GB (10^9) per second.
     pub fn copy_gbps(&self) -> Option<f64> {
-        // If the clock is coarser than a copy, it cannot measure one.
+        // A copy that is shorter than the clock's resolution cannot be measured.
         at(&self.copy, 0.5).filter(|us| *us > 0.0).map(|us| self.bytes_per_copy as f64 / us / 1e3)
     }
-    /// Time in which the copy moves the bytes of a cycle, microseconds. A cycle that reads and writes each
-    /// byte once in memory cannot be faster.
+    /// Time in which the copy moves the bytes of a cycle, microseconds. A cycle that touches each byte once
+    /// is not faster, unless it mostly reads: half of a copy is writing.
     pub fn floor_us(&self) -> Option<f64> {
         self.copy_gbps().map(|gbps| self.bytes_per_cycle as f64 / (gbps * 1e3))
     }
@@ -318,8 +318,7 @@ impl Default for FieldFigures {
     }
 }
 
-/// A histogram whose memory is already mapped, so that its first use does not count as a page fault of a
-/// cycle.
+/// A histogram whose memory is already mapped, so that its first use adds no page fault to a cycle.
 fn touched_histogram() -> Histogram<u64> {
     let mut histogram = latency_histogram();
     histogram.reset();

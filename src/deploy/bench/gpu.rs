@@ -1,6 +1,6 @@
-//! The figures that judge a GPU: a full field for one robot, for 32 and for 64. Its size is the same for
-//! every board, so that devices can be compared. Without a GPU, or with an emulated one, nothing is measured
-//! and the reason is returned.
+//! The figures by which a GPU is judged: those of a full field for one robot, for 32 and for 64. The field's
+//! size is the same for every board, so that devices can be compared. Without a GPU, or with an emulated one,
+//! nothing is measured and the reason is returned.
 
 use super::device::{DeviceBench, DeviceFigures};
 use super::ended;
@@ -11,9 +11,10 @@ use crate::field::cuda::is_emulated;
 use crate::system::gpu::probe;
 use std::sync::atomic::AtomicBool;
 
-/// The full field, for which boards state their GPU targets.
+/// The full field, for which boards state GPU targets.
 const SHAPE: Shape = Shape { grid: 32, sensors: 16, motors: 5, patterns: 100, bank: 10_000 };
-/// Time for each of the four measurements. Half of it is cycles; even a slow GPU does a hundred in that time.
+/// Time for each of the four measurements. Half of it goes to cycles and copies; even a slow GPU runs a
+/// hundred cycles in that time.
 const LENGTH: Span = Span::from_millis(2_000);
 
 /// The measurement. Times are microseconds; an unavailable figure is `None`.
@@ -27,19 +28,19 @@ pub struct GpuFigures {
     pub cycle_f16_us: Option<f64>,
     /// Median cycle of 64 robots in f16 storage.
     pub batch_us: Option<f64>,
-    /// Bandwidth of evolve and features for 32 robots over a copy's in the same run.
+    /// Bandwidth of evolve and features for 32 robots, as a share of a copy's in the same run.
     pub copy_share: Option<f64>,
     /// Median time to evolve the field.
     pub evolve_us: Option<f64>,
     /// Median time of prediction, read-out and metrics.
     pub motor_us: Option<f64>,
-    /// Time that a cycle takes besides its kernels: median cycle less median kernels.
+    /// Time that a cycle takes besides its kernels: median of the cycle minus median of its kernels.
     pub overhead_us: Option<f64>,
     /// Median time to match the bank.
     pub match_us: Option<f64>,
     /// Memory on the device for one robot in f32 storage, bytes.
     pub memory_bytes: Option<usize>,
-    /// Processor time over elapsed time at 100 cycles per second; f32 storage, one robot.
+    /// Processor time divided by elapsed time at 100 cycles per second; f32 storage, one robot.
     pub host_share: Option<f64>,
     /// The error of a GPU that is present but failed. All figures are then `None` and miss their targets.
     pub fault: Option<String>,
@@ -49,7 +50,7 @@ pub struct GpuFigures {
 pub fn gpu_figures(interrupted: &AtomicBool) -> Result<GpuFigures, String> {
     let found = probe().map_err(|absence| absence.to_string())?;
     if is_emulated(&found) {
-        return Err(format!("the GPU '{}' is emulated on a processor", found.name));
+        return Err(format!("the GPU '{}' is emulated on the CPU", found.name));
     }
     let device = found.name;
     let figures = figures(interrupted)

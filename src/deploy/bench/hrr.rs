@@ -1,6 +1,6 @@
-//! Measures the holographic memory's operations on rows of one length, in batches of any size, on the
-//! processor and on a GPU if there is one. Each is compared with a plain copy of the same size in the same
-//! run.
+//! Measures the holographic memory's operations on rows of several lengths, in batches of several sizes, on
+//! the CPU and on a GPU if there is one. Each operation is compared with a plain copy of the same size in the
+//! same run.
 
 mod compare;
 mod judge;
@@ -22,9 +22,10 @@ use serde::Serialize;
 use std::hint::black_box;
 use std::sync::atomic::AtomicBool;
 
-/// A sample repeats the operation for at least this long: a thousand times as long as reading the clock.
+/// A sample repeats the operation as often as fits into this time, but at least once: a thousand times as
+/// long as reading the clock takes.
 const LEAST_SAMPLE: Span = Span::from_micros(30);
-/// Minimum number of samples of a cell, however long they take.
+/// Minimum number of samples of a cell of the table, however long they take.
 const LEAST_SAMPLES: usize = 5;
 /// Maximum number of samples of a cell: more would not improve the median.
 const MOST_SAMPLES: usize = 2_000;
@@ -61,7 +62,7 @@ impl Operation {
         }
     }
 
-    /// Minimum number of bytes to read and write, each number once.
+    /// Number of bytes that have to be read and written, each number once.
     pub fn bytes(self, d: usize, batch: usize) -> usize {
         let row = d * size_of::<f32>();
         match self {
@@ -71,7 +72,7 @@ impl Operation {
     }
 }
 
-/// One measured cell.
+/// One measured cell of the table: an operation on a batch, on one device.
 #[derive(Clone, Debug, Serialize)]
 pub struct HrrFigure {
     /// Its operation.
@@ -80,13 +81,13 @@ pub struct HrrFigure {
     pub d: usize,
     /// Rows.
     pub batch: usize,
-    /// 1: the caller's thread computed it; 0: the GPU.
+    /// 1: the caller's thread computed the batch; 0: the GPU did.
     pub threads: usize,
-    /// Where the GPU's rows were; `None`: the processor computed it.
+    /// Where the GPU's rows were; `None`: the CPU computed the batch.
     pub residence: Option<Residence>,
     /// Median time of a call, microseconds.
     pub p50_us: f64,
-    /// Lowest time of a call, microseconds.
+    /// Shortest time of a call, microseconds.
     pub min_us: f64,
     /// Number of samples.
     pub n: usize,
@@ -95,7 +96,7 @@ pub struct HrrFigure {
     /// Median time of a plain copy that moves the same number of bytes (half read, half written),
     /// microseconds.
     pub floor_us: f64,
-    /// `p50_us` over `floor_us`.
+    /// `p50_us` divided by `floor_us`.
     pub ratio_to_floor: f64,
     /// Median time of a plain copy of the same size in the GPU's memory, microseconds; only for rows in that
     /// memory.
@@ -105,7 +106,7 @@ pub struct HrrFigure {
 /// One operation through the dispatcher, which selects the device.
 #[derive(Clone, Debug, Serialize)]
 pub struct DispatchedFigure {
-    /// Its times; `threads` says which device answered the last batch.
+    /// The times; `threads` is 1 if the CPU answered any of the batches, and 0 if the GPU answered all.
     #[serde(flatten)]
     pub figure: HrrFigure,
     /// How many batches each device answered.
@@ -115,15 +116,15 @@ pub struct DispatchedFigure {
 /// The settings of the measurement.
 #[derive(Clone, Debug)]
 pub struct HrrBench {
-    /// Numbers in a row.
+    /// Row lengths: numbers in a row.
     pub dims: Vec<usize>,
-    /// Rows in a batch.
+    /// Batch sizes: rows in a batch.
     pub batches: Vec<usize>,
     /// Time per cell.
     pub cell: Span,
-    /// Leaves out cells that need more memory than this.
+    /// Batches that need more memory than this are left out, bytes.
     pub most_bytes: usize,
-    /// Where the choice between processor and GPU comes from; it decides which device answers dispatched
+    /// Where the choice between CPU and GPU comes from. The choice decides which device answers dispatched
     /// batches.
     pub preference: Preference,
 }
@@ -173,19 +174,19 @@ pub struct GpuName {
 /// The result.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HrrFigures {
-    /// Instructions in use.
+    /// The CPU's instruction set in use.
     pub simd: &'static str,
     /// The GPU; `None`: there is none, or none was opened.
     pub gpu: Option<GpuName>,
-    /// Why there are no figures for a GPU; `None` if there are.
+    /// Why the GPU could not be used, for the first row length for which it could not.
     pub gpu_absence: Option<String>,
-    /// A processor emulates the GPU, so its figures are not measurements. `None`: no GPU.
+    /// Whether the CPU emulates the GPU; the GPU's figures are then not measurements. `None`: no GPU.
     pub emulated: Option<bool>,
     /// The cells, in the order in which they were measured.
     pub cells: Vec<HrrFigure>,
-    /// GPU compared with processor, for each operation and batch that both computed.
+    /// GPU compared with CPU, for each operation and batch that the GPU computed.
     pub comparisons: Vec<Comparison>,
-    /// How the time grows from each batch to the next larger one.
+    /// How the time grows from each batch size to the next larger one.
     pub growth: Vec<Growth>,
     /// Memory on the GPU, by row length.
     pub memory: Vec<MemoryFigure>,
@@ -193,17 +194,17 @@ pub struct HrrFigures {
     pub dispatched: Vec<DispatchedFigure>,
     /// By row length: why the GPU was lost while it worked for the dispatcher.
     pub lost: Vec<(usize, String)>,
-    /// Cells (d, batch) that were left out because they need more memory than allowed.
+    /// Batches that were left out because they need more memory than allowed: (d, batch).
     pub left_out: Vec<(usize, usize)>,
-    /// Size of a store: (d, vectors, bytes).
+    /// Size of the store for each batch: (d, vectors, bytes).
     pub store_bytes: Vec<(usize, usize, usize)>,
-    /// By row length: which device does which operation from which batch size on, or why there is no GPU.
+    /// By row length: from which batch size on the GPU does each operation, or why there is no GPU.
     pub choices: Vec<(usize, String)>,
 }
 
 impl HrrBench {
-    /// Measures. `watch` receives the fraction that is done; the caller discards the figures after an
-    /// interruption.
+    /// Measures all cells. `watch` receives the fraction that is done. After an interruption, the caller has
+    /// to discard the figures.
     pub fn run(&self, interrupted: &AtomicBool, mut watch: impl FnMut(f64)) -> Result<HrrFigures, HrrFault> {
         let mut figures = HrrFigures { simd: Level::best().name(), ..HrrFigures::default() };
         let all = self.dims.len() * self.batches.len();
@@ -260,7 +261,7 @@ impl HrrBench {
         }
     }
 
-    /// The cells of one batch on the processor.
+    /// Measures the cells of one batch on the CPU.
     fn on_processor(
         &self,
         dim: Dim,
@@ -280,7 +281,7 @@ impl HrrBench {
         Ok(())
     }
 
-    /// The cells of one batch on the GPU, with rows on the host and with rows on the GPU.
+    /// Measures the cells of one batch on the GPU, with rows on the host and with rows on the GPU.
     fn on_gpu(
         &self,
         gpu: &mut GpuWorkspace,
@@ -296,7 +297,7 @@ impl HrrBench {
             gpu.put(Area::First, &given.rows)?;
             gpu.put(Area::Second, &given.keys)?;
             for operation in OPERATIONS {
-                // A store is always on the GPU.
+                // A clean-up searches the store, which is always on the GPU.
                 if ended(interrupted) || (operation == Operation::CleanUp && residence == Residence::Host) {
                     continue;
                 }
@@ -316,7 +317,7 @@ impl HrrBench {
         Ok(())
     }
 
-    /// The cells of one batch through the dispatcher.
+    /// Measures the cells of one batch through the dispatcher.
     fn dispatched(
         &self,
         dispatcher: &mut Dispatcher,
@@ -350,7 +351,7 @@ impl HrrBench {
         Ok(())
     }
 
-    /// Alternates samples of a call and of the copy.
+    /// Measures one cell: samples of `call` alternate with samples of the copy.
     fn sample(
         &self,
         operation: Operation,
@@ -397,19 +398,19 @@ impl HrrBench {
     }
 }
 
-/// Rows of ordinary numbers. The numbers repeat with a prime period, so that no two rows are equal: equal
-/// rows would make the best match easy to find.
+/// Rows of uniformly distributed numbers. The numbers repeat with a prime period, so that a row is repeated
+/// only after 65,521 rows: equal rows would make the best match easy to find.
 fn numbers(family: u64, dim: Dim, batch: usize) -> Vec<f32> {
     let draw = |i: usize| uniform(family, Stream::Stimulus, (i % 65_521) as u64) - 0.5;
     (0..batch * dim.get()).map(|i| draw(i) as f32).collect()
 }
 
-/// A copy as large as the largest operation on a batch.
+/// A crew for copies as large as the largest operation on a batch.
 fn copy_of(dim: Dim, batch: usize) -> Result<CopyCrew, HrrFault> {
     CopyCrew::new(1, 3 * dim.get() * batch * size_of::<f32>(), &[]).map_err(HrrFault::Threads)
 }
 
-/// The operands of a batch, on the processor and on the GPU.
+/// The operands of a batch, for the CPU and for the GPU.
 struct Given {
     rows: Vec<f32>,
     keys: Vec<f32>,
@@ -483,7 +484,7 @@ fn median(samples: &mut [f64]) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or_default()
 }
 
-/// Bytes of rows, keys, results, a store, and the copy's two halves.
+/// Bytes on the host: rows, keys, results, a store, and both halves of the copy.
 fn memory_of(d: usize, batch: usize) -> usize {
     (3 + 1 + 3) * d * batch * size_of::<f32>()
 }

@@ -1,5 +1,5 @@
-//! Cycles of the navigator for a measurement: the robot of the board `barn` drives through clutter. Its
-//! commands are not carried out: it circles, and its goal stays ahead of it.
+//! The load with which the navigator is measured: the robot of the board `barn` among scattered discs. The
+//! navigator's commands are not carried out. Instead, the robot moves on a circle and never reaches its goal.
 
 use crate::base::seed::{Stream, uniform};
 use crate::base::time::{Clock, MonotonicClock, Span};
@@ -10,22 +10,25 @@ use crate::field::navigate::senses::beams;
 use crate::field::navigate::{Beam, Driver, Surroundings};
 use std::f64::consts::TAU;
 
-/// Each ranger has a new reading in two cycles of five: a reading every 50 ms, a cycle every 20 ms.
+/// Cycles in a round. Each ranger has a new reading in two of them: a reading every 50 ms at 20 ms per cycle.
 const ROUND: u64 = 5;
+/// The cycles of a round in which the first ranger has a new reading.
 const FRESH: [u64; 2] = [0, 2];
-/// Number of discs drawn around the robot, their radius, and half the side of the square that contains them,
-/// both in metres.
+/// Number of discs drawn; those too close to the circle are left out.
 const DISCS: u64 = 40;
+/// Radius of a disc, metres.
 const DISC_RADIUS: f64 = 0.1;
+/// Half the side of the square that contains the discs' centres, metres.
 const AROUND: f64 = 5.0;
-/// Radius of the circle on which the robot drives, and the least distance of a disc's centre from that
-/// circle, both in metres.
+/// Radius of the circle on which the robot moves, metres. Its centre is that of the square.
 const CIRCLE: f64 = 1.5;
+/// Minimum distance of a disc's centre from that circle, metres.
 const FREE: f64 = 0.5;
-/// Time from one cycle to the next, and the speed: 10 mm a cycle.
+/// Time from one cycle to the next.
 const EVERY: Span = Span::from_millis(20);
+/// Speed of the robot, m/s: 10 mm per cycle.
 const SPEED: f64 = 0.5;
-/// Beyond the clutter, metres.
+/// The goal, beyond the discs, metres.
 const GOAL: [f64; 2] = [8.0, 0.0];
 
 /// The navigator and its surroundings.
@@ -43,14 +46,14 @@ impl NavigatorLoad {
         let leaves_circle = |[x, y]: &[f64; 2]| (libm::hypot(*x, *y) - CIRCLE).abs() > FREE;
         let barn = built_in("barn").and_then(Result::ok).expect("tests build every shipped board").board;
         NavigatorLoad {
-            navigator: Navigator::of(&barn, Options::default()).expect("it states its body and beams"),
+            navigator: Navigator::of(&barn, Options::default()).expect("the board states its body and beams"),
             discs: discs.filter(leaves_circle).collect(),
             beams: beams(&barn).1,
             cycle: 0,
         }
     }
 
-    /// The time of one cycle.
+    /// Runs one cycle and returns its execution time.
     pub fn turn(&mut self) -> Span {
         self.cycle += 1;
         let turned = SPEED * EVERY.as_secs_f64() * self.cycle as f64 / CIRCLE;
@@ -100,8 +103,8 @@ mod tests {
             })
             .collect();
         let going = states.iter().filter(|state| **state == State::Going).count();
-        assert!(going > 900, "{going} of 1000 cycles compute a way; the last: {:?}", states[999]);
-        assert!(load.beams.iter().any(|beam| beam.hit().is_some()), "it sees discs");
+        assert!(going > 900, "under way in {going} of 1000 cycles; the last: {:?}", states[999]);
+        assert!(load.beams.iter().any(|beam| beam.hit().is_some()), "a beam sees a disc");
         assert!((9..=10).contains(&load.beams.iter().filter(|beam| beam.range.is_some()).count()));
     }
 

@@ -1,5 +1,5 @@
 //! Page faults of this process as the kernel counts them. A cycle that touches memory for the first time
-//! waits while the kernel maps it.
+//! waits while the kernel maps that memory.
 
 use std::fs::File;
 use std::io::Read;
@@ -37,7 +37,7 @@ mod tests {
         let mut pages = vec![0u8; 64 << 20]; // far more than an allocator keeps
         pages.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
         std::hint::black_box(&mut pages);
-        // Huge pages reduce the 16,384 faults: 32 of 2 MiB, or 2 of a Raspberry Pi 5's 32 MiB.
+        // With huge pages there are fewer than 16,384 faults: 32 at 2 MiB, or 2 at a Raspberry Pi 5's 32 MiB.
         let fewest = (pages.len() / large_page()) as u64;
         assert!(page_faults().expect("Linux counts them") >= before + fewest.max(1));
     }

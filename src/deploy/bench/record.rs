@@ -1,4 +1,4 @@
-//! What a recorder costs the loop: the same run alternates between blocks with and without one.
+//! Measures what a recorder costs the loop: a run alternates between blocks with and without a recorder.
 
 use super::ended;
 use super::verdict::Row;
@@ -17,32 +17,33 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-/// Length of a block: short compared with the drift of a shared machine, long compared with the first slot of
-/// a block, which finds the caches as the other kind of block left them.
+/// Length of a block: so short that the load of a shared machine hardly changes from one block to the next,
+/// but long compared with the first slot, which finds the caches as the other kind of block left them.
 const TURN: Span = Span::from_millis(500);
-/// The first blocks do not count: the robot sets up its devices and makes its first-use allocations.
+/// Number of blocks at the start that do not count: the robot sets up its devices and makes its first-use
+/// allocations.
 const WARM_UP_TURNS: u64 = 4;
-/// How often the slow thread drains the trace, as in a run.
+/// How often the non-real-time thread drains the trace, as in a run.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
 /// How long to wait for the disk at the end.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The recorder may add at most this to the median of a tick's own work, microseconds.
+/// The recorder may add at most this to the median time of a tick, microseconds.
 const MORE_WORK_US: f64 = 0.5;
-/// The 99th percentile of the wake-ups' lateness may be at most this many times the one without a recorder.
+/// With a recorder, the p99 of the wake-ups' lateness may be at most this many times the p99 without one.
 const LATER: f64 = 1.1;
 /// The recorder may use at most this share of a core at [`JUDGED_HZ`].
 const CORE_SHARE: f64 = 0.02;
 /// The recorder may write at most this many kilobytes per second at [`JUDGED_HZ`].
 const KILOBYTES_PER_S: f64 = 100.0;
-/// The rate at which the targets for share and bytes apply: that of the shipped boards.
+/// The tick rate to which [`CORE_SHARE`] and [`KILOBYTES_PER_S`] apply: that of the shipped boards.
 const JUDGED_HZ: u32 = 100;
 
-/// The loop in one kind of block.
+/// The figures of the loop in one kind of block.
 pub struct Turns {
-    /// Lateness of its wake-ups.
+    /// Lateness of the loop's wake-ups.
     pub late: Histogram<u64>,
-    /// A tick's own work, including what it sends to the recorder.
+    /// Time of a tick from start to end, including what it sends to the recorder.
     pub work: Histogram<u64>,
     /// Heap allocations of the tick's thread; `None`: this build does not count them.
     pub allocations: Option<u64>,
@@ -56,7 +57,7 @@ pub struct RecordFigures {
     pub with: Turns,
     /// Slots that were passed to the recorder, and the control period.
     pub passed: (u64, Span),
-    /// Processor time that the slow thread needed to pass them on.
+    /// Processor time that the non-real-time thread needed to pass them on.
     pub passing: Span,
     /// What the recorder wrote and lost.
     pub status: RecordingStatus,
@@ -121,7 +122,7 @@ fn has_recorder(index: u64, turn: u64) -> bool {
     index / turn % 2 == 1
 }
 
-/// The tick's thread: blocks without and with a recorder.
+/// The work of the tick's thread: alternating blocks without and with a recorder.
 fn measure(
     mut tick: Tick,
     taps: (ReadingTap, CheckpointTap),
@@ -180,7 +181,7 @@ impl RecordFigures {
         let rows = vec![
             Row::new("work of a tick, p50, without recorder", "us", p50),
             Row::new("work of a tick, p50, with recorder", "us", p50_with),
-            Row::new("work of a tick, p50, with less without", "us", more).at_most(Some(MORE_WORK_US)),
+            Row::new("work of a tick, p50, with minus without", "us", more).at_most(Some(MORE_WORK_US)),
             Row::new("work of a tick, p50, with over without", "1", times(p50_with, p50)),
             Row::new("wake-up, p99, without recorder", "us", p99),
             Row::new("wake-up, p99, with recorder", "us", p99_with),
@@ -240,6 +241,6 @@ mod tests {
         assert_eq!(at_another_rate, [missed, missed, missed, None, None]);
         let nothing = RecordFigures { with: turns(20, None), passed: (0, Span::ZERO), ..figures() };
         let passes: Vec<_> = of(&nothing, 100).into_iter().map(|(_, pass)| pass).collect();
-        assert_eq!(passes, [met, met, missed, missed, missed], "what is not measured misses its target");
+        assert_eq!(passes, [met, met, missed, missed, missed], "unmeasured figures miss their targets");
     }
 }

@@ -1,6 +1,6 @@
-//! Measures a board's field at every quality level, in the other storage and on one thread, in one session.
-//! The variants alternate in several rounds: a passing load on the machine affects all of them alike, so
-//! their ratios are more accurate than each figure alone.
+//! Measures a board's field at every quality level, in the other storage format and on one thread, in one
+//! session. The variants alternate in several rounds: a temporary load on the machine affects all of them
+//! alike, so their ratios are more accurate than each figure alone.
 
 use super::ended;
 use super::field::{BenchFault, FieldBench, FieldFigures};
@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 /// Number of rounds.
 const ROUNDS: u64 = 4;
-/// Level 0 is measured this many times as long as the others, because its tail matters.
+/// Level 0 is measured this many times as long as the others, because the tail of its distribution matters.
 const BEST_SHARES: u64 = 4;
 
 /// The measurement.
@@ -19,9 +19,9 @@ pub struct Survey {
     pub engine: &'static str,
     /// The engine's device, and why it was chosen, as text.
     pub engine_name: String,
-    /// How the engine stores its cells.
+    /// The format in which the engine stores its cells.
     pub storage: &'static str,
-    /// Instructions that the engine uses.
+    /// Instruction set that the engine uses.
     pub simd: &'static str,
     /// Threads that share the work.
     pub threads: usize,
@@ -29,21 +29,21 @@ pub struct Survey {
     pub memory_bytes: usize,
     /// The board's field, by quality level.
     pub levels: [FieldFigures; QUALITY_LEVELS],
-    /// Level 0 in the other storage; `None`: the engine has no other.
+    /// Level 0 in the other storage format; `None`: the engine has no other.
     pub other_storage: Option<FieldFigures>,
     /// Level 0 on one thread; `None`: the board already uses one.
     pub one_thread: Option<FieldFigures>,
 }
 
 impl Survey {
-    /// Level 0 in that storage.
+    /// The figures of level 0 in this storage format, if it was measured.
     pub fn in_storage(&self, storage: Storage) -> Option<&FieldFigures> {
         if self.storage == storage.name() { Some(&self.levels[0]) } else { self.other_storage.as_ref() }
     }
 }
 
-/// Measures the field of `plan` for `length` of real time, without loading. `watch` receives the fraction
-/// that has passed.
+/// Measures the field of `plan` for `length` of real time, plus the time to load it. `watch` receives the
+/// fraction of `length` that has passed.
 pub fn survey(
     plan: &FieldPlan,
     length: Span,
@@ -96,12 +96,12 @@ fn variant(plan: &FieldPlan) -> Result<(FieldBench, FieldFigures), BenchFault> {
     Ok((FieldBench::build(plan, None)?, FieldFigures::new()))
 }
 
-/// Whether the engine supports both storages; the reference engine stores its cells in f64.
+/// Whether the engine supports both storage formats; the reference engine stores its cells in f64.
 fn has_storages(bench: &FieldBench) -> bool {
     [Storage::F32, Storage::F16].iter().any(|storage| storage.name() == bench.engine().storage())
 }
 
-/// The plan of the same field in the other storage.
+/// The plan of the same field in the other storage format.
 fn other(plan: &FieldPlan) -> FieldPlan {
     let storage = match plan.storage {
         Storage::F32 => Storage::F16,

@@ -1,6 +1,6 @@
-//! The whole round trip of a remote field's cycle compared with a bare UDP echo of the same size, in
-//! alternating blocks on the same thread: the engine's request, the local socket, the tether, UDP over
-//! loopback, a brain, and back. Both answering ends have the tether's priority and core.
+//! Compares the whole round trip of a remote field's cycle with a bare UDP echo of the same size, in
+//! alternating blocks on the same thread. The round trip is the engine's request, the local socket, the
+//! tether, UDP over loopback, a brain, and back. The echo's thread has the tether's priority and core.
 
 use super::ended;
 use crate::base::plan::{Board, EngineKind, QualityLevel, RtPlan};
@@ -34,47 +34,49 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Length of a block: short compared with the drift of a shared machine, long compared with a period.
+/// Length of a block: long compared with a period, but so short that the load of a shared machine hardly
+/// changes from one block to the next.
 const TURN: Span = Span::from_millis(250);
-/// Cycles of each block that do not count: they find the caches as the other kind left them.
+/// First cycles of each block, whose times do not count: they find the caches as the other kind of block left
+/// them.
 const WARM_UP: u64 = 2;
-/// Time within which the robot must join its brain, which first measures the board for two seconds at most.
+/// Time within which the robot must join its brain.
 const JOINED_WITHIN: Span = Span::from_millis(20_000);
-/// Admits the one robot however slow this machine is.
+/// Admits the robot, however slow this machine is.
 const NO_LIMIT: usize = 1 << 16;
 /// A datagram that has not come back within this time counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
 
-/// What is measured.
+/// The settings of the measurement.
 pub struct TetherBench {
     /// The robot's board, which has a tether.
     pub board: Board,
-    /// Cycles a second.
+    /// Cycles per second.
     pub hz: u32,
     /// The key of the link, drawn for this measurement.
     pub key: [u8; KEY_BYTES],
 }
 
-/// Figures of one kind.
+/// Figures of one kind of trip.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Trips {
     /// From a request to its answer, microseconds, without the compute time.
     pub round_trip_us: Option<Latency>,
     /// Requests without an answer in time.
     pub lost: u64,
-    /// Processor time of this process per second of these blocks, without the compute time: a share of one
-    /// core.
+    /// Share of one core: processor time of this process per second of these blocks, without the compute
+    /// time.
     pub share: f64,
 }
 
-/// Figures of a bench.
+/// Figures of one measurement.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct TetherFigures {
     /// The link.
     pub link: Trips,
     /// The echo.
     pub echo: Trips,
-    /// The rights that the threads were granted.
+    /// The rights that the system granted each thread.
     pub granted: Vec<(&'static str, Granted)>,
 }
 
@@ -83,7 +85,7 @@ pub struct TetherFigures {
 pub enum NoTetherBench {
     /// The board has no tether.
     Tetherless,
-    /// The brain cannot compute its field.
+    /// The brain cannot compute the board's field.
     Unopened(Unopened),
     /// The system refused a socket or a thread.
     System(io::Error),
@@ -123,7 +125,7 @@ impl Tally {
         Tally { trips: latency_histogram(), lost: 0, busy: Span::ZERO, spent: Span::ZERO }
     }
 
-    /// One block of `trip`, which returns the time of the trip and the compute time in it.
+    /// Runs one block of trips. `trip` returns the time of a trip and the compute time in it; `None`: lost.
     fn turn(&mut self, period: Span, mut trip: impl FnMut() -> Option<(Span, Span)>) {
         let (begun, before) = (MonotonicClock.now(), process_time());
         let (mut due, mut computed, mut nth) = (begun + period, Span::ZERO, 0);
@@ -160,7 +162,7 @@ impl TetherBench {
         let digest = [0; 32];
         let served = ServedBoard::new(board.clone(), digest, EngineKind::Cpu);
         served.prepare().map_err(NoTetherBench::Unopened)?;
-        let keys = KeyFile::new("bench", self.key).expect("a name of a robot");
+        let keys = KeyFile::new("bench", self.key).expect("a valid name of a robot");
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         let address = socket.local_addr()?;
         let (tell, _events) = unbounded();
@@ -203,7 +205,7 @@ impl TetherBench {
             let asks = scope.spawn(|| measure(&mut engine, &here, board.field.dt, rt, length, interrupted));
             let measured = asks.join();
             ends.store(true, Ordering::Release);
-            drop(ring); // and the tether ends
+            drop(ring); // ends the tether
             let granted = [("tether", carries.join()), ("echo", echoes.join())];
             workers.end();
             let mut measured = measured.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
@@ -216,7 +218,7 @@ impl TetherBench {
     }
 }
 
-/// The requesting thread: joins, then alternates between the blocks.
+/// The work of the requesting thread: it joins, then alternates between blocks of cycles and of echoes.
 fn measure(
     engine: &mut RemoteEngine,
     echo: &UdpSocket,
@@ -243,7 +245,7 @@ fn measure(
     Ok(TetherFigures { link: link.figures(), echo: bare.figures(), granted: vec![("asking", granted)] })
 }
 
-/// One cycle: from the request to the answer, and the brain's compute time.
+/// Runs one cycle. Returns the time from the request to the answer, and the brain's compute time.
 fn link_trip(engine: &mut RemoteEngine, cycle: &mut u64) -> Option<(Span, Span)> {
     *cycle += 1;
     let input = FieldInput { cycle: *cycle, quality: QualityLevel::BEST, ..FieldInput::AT_REST };
@@ -294,7 +296,7 @@ mod tests {
         let figures = bench.run(Span::from_millis(1_000), &AtomicBool::new(false)).unwrap();
         for trips in [&figures.link, &figures.echo] {
             let answered = trips.round_trip_us.map_or(0, |latency| latency.n);
-            // Even on a busy machine, each kind gets a block of twelve cycles, of which two do not count.
+            // Even on a busy machine, each kind gets at least one block of twelve trips; two do not count.
             assert!(answered + trips.lost >= 10, "{figures:?}");
         }
         let names: Vec<_> = figures.granted.iter().map(|(name, _)| *name).collect();

@@ -17,7 +17,7 @@ pub enum Bound {
     AtLeast,
 }
 
-/// The source of a figure that is computed from sizes by a formula, or from another computed figure.
+/// The source of a figure that is computed from sizes by a formula, or from another such figure.
 const COMPUTED: &str = "computed";
 
 /// One figure, as printed and as written to the JSON object.
@@ -27,16 +27,16 @@ pub struct Row {
     pub name: String,
     /// The figure's unit; `1` for ratios.
     pub unit: &'static str,
-    /// `None`: it cannot be measured.
+    /// `None`: it was not measured.
     pub measured: Option<f64>,
     /// `None`: the board states no target.
     pub target: Option<f64>,
     /// Whether the target is an upper or a lower limit.
     pub bound: Option<Bound>,
-    /// Whether the target is met; a figure that cannot be measured misses it. `None`: there is no target, or
-    /// it is not judged here.
+    /// Whether the target is met. A figure that was not measured misses it, unless `not_measured` has a
+    /// reason. `None`: there is no target, or the target is not judged here.
     pub pass: Option<bool>,
-    /// Why this figure does not exist here; its target is then neither met nor missed.
+    /// Why this figure was not measured; its target is then neither met nor missed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_measured: Option<String>,
     /// `computed`; absent if measured.
@@ -76,7 +76,7 @@ impl Row {
         self.not_judged.as_deref().or(self.not_measured.as_deref())
     }
 
-    /// Compares the figure with its target. NaN meets none.
+    /// Compares the figure with its target. NaN meets no target.
     pub(super) fn judged(self) -> Row {
         let met = |bound, target| match (self.measured, bound) {
             (Some(measured), Bound::AtMost) => measured <= target,
@@ -109,7 +109,7 @@ pub fn not_judged(rows: &[Row]) -> Vec<String> {
 }
 
 /// Every figure with its target. `control` is `None` if the board's loop cannot be measured. `gpu` is an
-/// error if there is no GPU to measure. `unjudged` is the reason if no target is judged on this machine.
+/// error if there is no GPU to measure. `unjudged`: why no target is judged on this machine, if none is.
 pub fn rows(
     targets: &Targets,
     control: Option<&LoopFigures>,
@@ -196,7 +196,7 @@ fn gpu_rows(targets: &GpuTargets, gpu: &Result<GpuFigures, String>) -> Vec<Row> 
         row("cycle of one robot, f32, p50", "us", figures.cycle_us).at_most(targets.cycle_us),
         row("cycle of one robot, f16, p50", "us", figures.cycle_f16_us).at_most(targets.cycle_f16_us),
         row("cycle of 64 robots, f16, p50", "us", figures.batch_us).at_most(targets.batch_us),
-        row("evolve and features over a copy, 32", "1", figures.copy_share)
+        row("evolve + features relative to a copy, 32", "1", figures.copy_share)
             .computed()
             .at_least(targets.copy_share),
         row("evolve, p50", "us", figures.evolve_us).at_most(targets.evolve_us),
@@ -205,7 +205,7 @@ fn gpu_rows(targets: &GpuTargets, gpu: &Result<GpuFigures, String>) -> Vec<Row> 
             ..row("gradients, p50", "us", None).at_most(targets.gradients_us)
         },
         row("motor, p50", "us", figures.motor_us).at_most(targets.motor_us),
-        row("beside the kernels, p50", "us", figures.overhead_us).at_most(targets.overhead_us),
+        row("time outside the kernels, p50", "us", figures.overhead_us).at_most(targets.overhead_us),
         row("match of 10,000 x 512, p50", "us", figures.match_us).at_most(targets.match_us),
         row("memory of one robot", "MB", memory).computed().at_most(targets.memory_mb),
         row("share of a core at 100 Hz", "1", figures.host_share).at_most(targets.host_share),
@@ -222,7 +222,7 @@ mod tests {
     use super::super::FieldFigures;
     use super::*;
 
-    /// A field whose cycle takes `us` at each level, and an eighth of that at the lowest.
+    /// A field whose cycle takes `us` at each level but the lowest, and an eighth of that at the lowest.
     fn survey(us: u64) -> Survey {
         let figures = |us: u64| {
             let mut figures = FieldFigures::new();
@@ -261,8 +261,8 @@ mod tests {
         };
         let rows = rows(&strict, None, &survey(8_000), &Err("no GPU".into()), None);
         let passes = |name: &str| row(&rows, name).pass;
-        assert_eq!(passes("cycle at level 0, p50"), Some(false), "8 ms exceed 7 ms");
-        assert_eq!(passes("cycle at level 0, p99"), Some(true), "8 ms are within 9 ms");
+        assert_eq!(passes("cycle at level 0, p50"), Some(false), "8 ms exceeds 7 ms");
+        assert_eq!(passes("cycle at level 0, p99"), Some(true), "8 ms is within 9 ms");
         assert_eq!(passes("cycle at level 0, p99.9 over p50"), Some(true));
         assert_eq!(passes("level 0 over level 5"), Some(false), "a ratio of 8 does not reach 9");
         assert_eq!(
@@ -270,7 +270,7 @@ mod tests {
             Some(true),
             "a ratio of 2 reaches 1.9, whichever storage the board has"
         );
-        assert_eq!(passes("memory of the field"), Some(false), "3 MB exceed 2 MB");
+        assert_eq!(passes("memory of the field"), Some(false), "3 MB exceeds 2 MB");
         assert_eq!(passes("wake-up of the loop over a bare timer's, p99"), Some(false), "not measured");
         assert_eq!(passes("work of a tick, p99"), None, "no target");
         let threads = row(&rows, "1 thread over 2").measured.unwrap();
@@ -301,7 +301,7 @@ mod tests {
         let passes = |name: &str| row(&there, name).pass;
         assert_eq!(passes("GPU: cycle of one robot, f32, p50"), Some(true));
         assert_eq!(passes("GPU: cycle of one robot, f16, p50"), Some(false));
-        assert_eq!(passes("GPU: evolve and features over a copy, 32"), Some(false));
+        assert_eq!(passes("GPU: evolve + features relative to a copy, 32"), Some(false));
         assert_eq!(passes("GPU: memory of one robot"), Some(true));
         assert_eq!(
             passes("GPU: share of a core at 100 Hz"),
@@ -344,7 +344,7 @@ mod tests {
             let rows = rows(targets, None, &survey(8_000), &Err("no GPU".into()), unjudged);
             (row(&rows, "memory of the field"), overall(&rows))
         };
-        assert_eq!(verdict(&targets, None).1, Some(true), "3 MB are within 64 MB");
+        assert_eq!(verdict(&targets, None).1, Some(true), "3 MB is within 64 MB");
         let (memory, all) = verdict(&targets, Some("another machine"));
         assert_eq!((memory.pass, memory.why_unjudged(), all), (None, Some("another machine"), None));
         assert!(memory.measured.is_some(), "the figure itself is present");

@@ -24,7 +24,7 @@ pub struct BoardValue<'s, 'a, T> {
 }
 
 impl<T> BoardValue<'_, '_, T> {
-    /// The value, or `default`.
+    /// The value, or `default` if the key is missing or the value is invalid.
     pub fn or(self, default: T) -> T {
         match self.found {
             KeyLookup::Value(value) => value,
@@ -41,7 +41,7 @@ impl<T> BoardValue<'_, '_, T> {
         let value = self.or(default);
         (!faulty).then_some(value)
     }
-    /// The value. A missing key is an error.
+    /// The value. A missing key is reported as an error.
     pub fn required(self) -> Option<T> {
         match self.found {
             KeyLookup::Value(value) => Some(value),

@@ -1,20 +1,21 @@
 //! Limits on the size of one board file, checked before it is read or merged. Some later steps compare every
-//! name or wire with every other, so their time grows with the square of the size; the limits keep that short
-//! for any file.
+//! name or wire with every other, so their time grows with the square of the size. The limits keep that time
+//! short for any file.
 
 use super::raw::{Node, Table, Value};
 use super::source::SourceRange;
 
-/// Keys in one table. The largest table, `[reserved]`, has at most one key for each line of a chip.
+/// Maximum number of keys in one table. The largest table, `[reserved]`, has at most one key for each line of
+/// a GPIO chip.
 const MOST_KEYS: usize = 256;
-/// Items in one list: twice as many as the longest list may have.
+/// Maximum number of items in one list: twice as many as any list of a valid board has.
 const MOST_ITEMS: usize = 256;
-/// Values within one entry of a list, at any depth. A starting curve of 32 points has 100. The limit matters
-/// because `like` copies entries.
+/// Maximum number of values within one entry of a list, at any depth. A starting curve of 32 points has 100.
+/// The limit matters because `like` copies entries.
 const MOST_VALUES: usize = 256;
-/// Bytes in a key. Names have at most 32 bytes.
+/// Maximum length of a key in bytes. Names have at most 32 bytes.
 const LONGEST_KEY: usize = 64;
-/// Bytes in a string. The reader accepts at most 100 characters.
+/// Maximum length of a string in bytes. The reader accepts at most 100 characters.
 const LONGEST_STRING: usize = 1_000;
 
 /// A part of the file that is larger than any board needs.

@@ -1,6 +1,6 @@
 //! Turns the merged table into a [`Board`]. Checks that every value has the right type and range, that every
-//! name is known, that no wire is used twice, and that the values fit each other. Reports all errors, not
-//! only the first.
+//! name is known, that no wire is used twice, and that the values are consistent with each other. Reports all
+//! errors, not only the first.
 //!
 //! Each file in `check/` reads one subject and checks its values. This file assembles the board; `relate`
 //! checks across subjects, and `claims` checks which role uses which wire.
@@ -31,11 +31,11 @@ use crate::decision::reflex::MAX_RULES;
 use claims::Claims;
 use wires::Wiring;
 
-/// Shortest and longest control period in milliseconds. 2 kHz is more than the wake-ups of a real-time
-/// kernel can sustain; a loop slower than once a second keeps no robot safe.
+/// Shortest and longest control period in milliseconds. Above 2 kHz the wake-ups of a real-time kernel cannot
+/// keep up; a loop slower than 1 Hz cannot keep a robot safe.
 const PERIOD_MS: std::ops::RangeInclusive<f64> = 0.5..=1000.0;
 
-/// Reads `table`; returns `None` if any error makes the board unusable.
+/// Reads and checks `table`. Returns `None` if there is any error; warnings do not matter.
 pub fn check(name: &str, table: &Table, report: &Shared) -> Option<Board> {
     let read = read(name, &Section::root(report, table));
     let (board, reflex_names) = read.filter(|_| report.borrow().findings.is_empty())?;
@@ -43,12 +43,13 @@ pub fn check(name: &str, table: &Table, report: &Shared) -> Option<Board> {
     report.borrow().findings.is_empty().then_some(board)
 }
 
-/// Reads every subject, and only then gives up if one of them failed.
+/// Reads all sections before it gives up on an invalid one, so that all errors are reported.
 fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     let compatible = root.texts("compatible").or(Vec::new());
     let period = root.millis("period_ms", PERIOD_MS).required();
     let rt = world::rt(&root.section("rt"));
-    // Replaces an invalid period that other values default to; no check compares against it.
+    // Stands in for an invalid period, from which other values take their defaults; no check compares against
+    // it.
     let tick = period.unwrap_or(Span::from_millis(10));
     let devices = devices(root, tick);
     let (reflex_names, reflexes): (Vec<String>, Vec<_>) = root
@@ -110,17 +111,17 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
 struct Periods {
     tick: Span,
     dt: Span,
-    /// Whether both are as the board states them; false if one is invalid and was replaced.
+    /// Whether both are valid; false if either had to be replaced by a stand-in.
     sound: bool,
 }
 
-/// The wiring; a field is `None` if its entry is invalid.
+/// The wiring. `None` marks an invalid entry, except in `mcu`, `pwm` and `enable`.
 struct Devices {
     bus: Option<BusPlan>,
     i2c: Vec<I2cPlan>,
     reserved: Vec<ReservedAddress>,
     line_names: Vec<String>,
-    /// The inner `None` of these three: the board has no such section.
+    /// These three are `None` if the board has no such section, and `Some(None)` if the section is invalid.
     mcu: Option<Option<McuPlan>>,
     pwm: Option<Option<PwmPlan>>,
     enable: Option<Option<EnablePlan>>,
@@ -169,7 +170,7 @@ fn devices(root: &Section<'_>, tick: Span) -> Devices {
     Devices { bus, i2c, reserved, line_names, mcu, pwm, enable, motor_names, motors, sensor_names, sensors }
 }
 
-/// The source of motor pulses other than the microcontroller. A board has at most one source, so that a
+/// The board's PWM source, if that is not the microcontroller. A board has at most one source, so that a
 /// channel number is unambiguous.
 fn pwm(root: &Section<'_>, mcu: bool, claims: &mut Claims) -> Option<Option<PwmPlan>> {
     let chip = if_written(root.section("pca9685"), |section| wires::pca9685(section, claims));
@@ -184,12 +185,12 @@ fn pwm(root: &Section<'_>, mcu: bool, claims: &mut Claims) -> Option<Option<PwmP
     chip.or(own)
 }
 
-/// Reads a section if it is present; `Some(None)` if it is missing.
+/// Reads a section if it is present. `None`: the section is missing; `Some(None)`: it is invalid.
 fn if_written<T>(section: Section<'_>, read: impl FnOnce(&Section<'_>) -> Option<T>) -> Option<Option<T>> {
     if section.is_written() { Some(read(&section)) } else { None }
 }
 
-/// `None` only if an entry is present and invalid.
+/// Converts the result of [`if_written`]. `Some(None)`: the section is missing; `None`: it is invalid.
 fn all_or_none<T>(found: Option<Option<T>>) -> Option<Option<T>> {
     match found {
         None => Some(None),
@@ -203,7 +204,7 @@ fn limit_count(root: &Section<'_>, key: &'static str, count: usize, most: usize)
     }
 }
 
-/// The list may be empty.
+/// Like [`limit_count`], but the list may be empty.
 fn at_most(root: &Section<'_>, key: &'static str, count: usize, most: usize) {
     if count > most {
         root.misfit(key, format!("found {count} entries; allowed: at most {most}"));

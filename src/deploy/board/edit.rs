@@ -48,8 +48,8 @@ pub fn changed(
     Ok(text)
 }
 
-/// `text` with the single value at `path` replaced: `safety.settle_ms`, or `reflex.NAME.below` for a key of a
-/// named entry. `None`: `text` has no such value.
+/// `text` with the single value at `path` replaced. A path is like `safety.settle_ms`, or `reflex.NAME.below`
+/// for a key of a named entry. Returns `None` if `text` has no such value.
 pub fn replaced(text: &str, path: &str, value: &str) -> Option<String> {
     let mut sources = Sources::default();
     let source = sources.add("replaced", text.to_string());
@@ -94,7 +94,7 @@ fn with(text: &str, change: &Change) -> String {
         let (start, end) = (found.node.place.start(), found.node.place.end());
         return format!("{}{value}{}", &text[..start], &text[end..]);
     }
-    // Put it on its own line below the name.
+    // Put the key on its own line below the name.
     let after = entry.get("name").map_or(text.len(), |name| name.node.place.end());
     let line_end = text[after..].find('\n').map_or(text.len(), |at| after + at);
     format!("{}\n{} = {value}{}", &text[..line_end], change.key, &text[line_end..])

@@ -36,7 +36,8 @@ fn header(path: &str, entry: &mut String) -> Vec<String> {
     let whole = format!("{list}.{name}");
     if *entry != whole {
         lines.push(format!("[[{list}]]"));
-        // The path contains the name of an entry with one naming key; an entry with two writes out both keys.
+        // If there is one naming key, it is not a setting but part of the path. If there are two, both are
+        // settings and follow below.
         if let [key] = keys {
             lines.push(format!("{key} = \"{name}\""));
         }

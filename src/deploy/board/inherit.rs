@@ -87,7 +87,7 @@ fn by_name(mut base: Vec<Node>, new: Vec<Node>, keys: &[&str], path: &str, repor
                 let old = &mut base[at];
                 old.place = node.place;
                 old.value = match (std::mem::replace(&mut old.value, Value::Alien(REMOVED)), value) {
-                    // Remove these last: the positions of the others must not change.
+                    // Only marked now and removed at the end: the positions of the others must not change.
                     _ if remove => Value::Alien(REMOVED),
                     (Value::Table(old), Value::Table(new)) => Value::Table(refine(old, new, &key, report)),
                     (_, new) => new,
@@ -99,10 +99,11 @@ fn by_name(mut base: Vec<Node>, new: Vec<Node>, keys: &[&str], path: &str, repor
     base
 }
 
-/// Marks an entry for removal. No file can contain it.
+/// Marks an entry for removal. No file can contain this mark.
 const REMOVED: &str = "removed";
 
-/// The first file inherits nothing: removing an entry there is an error.
+/// An `entry` whose key is not inherited. If it is a list of named entries, `remove` in one of them is an
+/// error.
 fn without_removed(entry: Entry, keys: Option<&'static [&'static str]>, report: &mut Report) -> Entry {
     match (keys, entry.node.value) {
         (Some(keys), Value::List(new)) => {
@@ -113,7 +114,8 @@ fn without_removed(entry: Entry, keys: Option<&'static [&'static str]>, report: 
     }
 }
 
-/// Resolves `like` in every list whose entries have one naming key. An unknown name is left in place.
+/// Resolves `like` in every list whose entries have one naming key. A `like` with an unknown name is reported
+/// and left in place.
 pub fn fill_likes(root: &mut Table, report: &mut Report) {
     for (list, keys) in NAMED.iter().filter(|(_, keys)| keys.len() == 1) {
         let Some(entry) = root.0.iter_mut().find(|entry| entry.key == *list) else { continue };

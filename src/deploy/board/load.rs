@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Longest board file. The largest shipped one is a hundredth of this; a device file may be endless.
+/// Longest board file, bytes: almost a hundred times the largest shipped one. A device file may be endless.
 const LONGEST_FILE: u64 = 1 << 20;
 /// Longest chain of `inherits`: a board, its revision, its site, and one more.
 const DEEPEST: usize = 4;
@@ -96,7 +96,7 @@ pub(super) fn list(findings: &[Finding], f: &mut fmt::Formatter<'_>) -> fmt::Res
     Ok(())
 }
 
-/// Lists the other built-in boards.
+/// Suggests the most similar name, and lists the built-in boards.
 fn others(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
     if let Some(near) = nearest {
         write!(f, "; did you mean `{near}`?")?;
@@ -161,7 +161,8 @@ pub fn read_text(path: &Path) -> Result<String, std::io::Error> {
     bounded_read::text(path, LONGEST_FILE)
 }
 
-/// Loads a board from its text. Inherited files must be in `folder`; with `None` there are none.
+/// Loads a board from its text. Inherited files must be in `folder`; with `None`, only built-in boards can be
+/// inherited.
 fn assemble(name: &str, file: &str, text: String, folder: Option<PathBuf>) -> Result<Loaded, BoardError> {
     let mut report = Report::default();
     let Some(table) = merged(name, file, text, folder, &mut report) else {

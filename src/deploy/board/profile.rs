@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Longest file: hundreds of entries with comments.
+/// Longest file, bytes: room for hundreds of entries with comments.
 const LONGEST: u64 = 256 << 10;
 
 /// Name and text of every built-in profile.
@@ -79,7 +79,7 @@ struct WrittenMotor {
     of: BTreeMap<String, f32>,
 }
 
-/// The rate of the earlier service's robots.
+/// Default of `period_ms`: the rate of the earlier service's robots.
 fn twenty_hertz() -> f64 {
     50.0
 }
@@ -97,7 +97,7 @@ impl ProfileFile {
         let mut bytes = Vec::new();
         let file = BoundedFile::open(path, LONGEST).map_err(ProfileFileError::Io)?;
         file.read_to_end(&mut bytes).map_err(ProfileFileError::Io)?;
-        let text = String::from_utf8(bytes).map_err(|_| ProfileFileError::Content("it is no text".into()))?;
+        let text = String::from_utf8(bytes).map_err(|_| ProfileFileError::Content("not UTF-8".into()))?;
         let mut profile = ProfileFile::parse(&text)?;
         if super::names_a_file(&profile.board)
             && let Some(folder) = path.parent()
@@ -197,7 +197,7 @@ mod tests {
         let said = change("channel = \"battery\"", "");
         assert!(said.contains("nothing feeds the board's battery"), "{said}");
         let said = change("unit = \"m\"", "unit = \"cm\"");
-        assert!(said.contains("is in 'cm', but the board's 'range' in 'm'"), "{said}");
+        assert!(said.contains("is in 'cm', but the board's 'range' is in 'm'"), "{said}");
         let said = change("left = 100.0", "wing = 100.0");
         assert!(said.contains("no motor 'wing'; it has: left, right, steering"), "{said}");
         let said = change("period_ms = 50.0", "period_ms = 1.0");

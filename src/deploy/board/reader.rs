@@ -30,9 +30,9 @@ pub struct Section<'a> {
     asked: RefCell<Vec<String>>,
     /// Whether unknown keys are accepted without a report.
     open: Cell<bool>,
-    /// The board chooses the names of its keys.
+    /// Whether the board chooses the names of the keys.
     free: Cell<bool>,
-    /// An error about the whole section is already reported, so its consequences are not reported.
+    /// Whether an error about the whole section is already reported; its consequences are then not reported.
     muted: Cell<bool>,
 }
 
@@ -86,7 +86,8 @@ impl<'a> Section<'a> {
         self.muted.set(true);
     }
 
-    /// Reports that values contradict each other, at the value of `key`, or at the section.
+    /// Reports that values contradict each other, at the value of `key`, or at the section if the key is
+    /// missing.
     pub fn misfit(&self, key: &str, rule: String) {
         let place = self.table.and_then(|table| table.get(key)).map(|entry| entry.node.place);
         self.refuse(key, place.or(self.place), Problem::Misfit { rule });
@@ -417,7 +418,7 @@ impl<'a> Section<'a> {
                 continue;
             }
             if table.get("like").is_some() {
-                section.give_up(); // the entry to copy does not exist: `fill_likes` reports that
+                section.give_up(); // the entry to copy does not exist: `fill_likes` has reported that
             }
             entries.push((name, section));
         }

@@ -5,7 +5,7 @@ use super::shape::Asked;
 use super::source::{SourceRange, Sources, Spot};
 use std::cell::RefCell;
 
-/// Errors that are reported in detail: more than a user fixes before checking again.
+/// Maximum number of errors reported in detail: more than a user fixes before checking again.
 pub const MOST_FINDINGS: usize = 100;
 
 /// One effective value.
@@ -59,7 +59,7 @@ impl Report {
         let spot = self.spot_of(key);
         self.findings.push(Finding { key: key.to_string(), problem, spot });
     }
-    /// Reports that values contradict each other, at the first key.
+    /// Reports, at the value of `key`, that values contradict each other.
     pub fn misfit(&mut self, key: &str, rule: String) {
         self.refuse_value(key, Problem::Misfit { rule });
     }

@@ -87,8 +87,9 @@ fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_string() } else { format!("{path}.{key}") }
 }
 
-/// Which tables a generated board has, besides those with a kind. An empty table that needs values is
-/// invalid, and hides everything that is read only after it; so each table is also left out once.
+/// Which tables a generated board has, besides those with a kind. An empty table with required keys is
+/// invalid, which hides all keys that are read only after it; so boards without such tables are also
+/// generated.
 #[derive(Clone, Copy, PartialEq)]
 enum Shown {
     /// All tables.
@@ -102,7 +103,7 @@ enum Shown {
 /// A generated board that shows the checks everything known so far.
 struct Probe<'k> {
     known: &'k [Asked],
-    /// The kind of the table that can have several.
+    /// Selects the kind of each table that has several: an index, modulo their number.
     variant: usize,
     /// Which tables the board has.
     shown: Shown,
@@ -140,7 +141,7 @@ impl Probe<'_> {
         table
     }
 
-    /// A value that makes the checks look further; all other keys are left out.
+    /// A value that makes the checks request more keys; `None` leaves the key out.
     fn value(&self, path: &str, asked: &Asked) -> Option<Written> {
         let inner = join(path, &asked.key);
         match asked.shape {
@@ -192,7 +193,7 @@ impl Known {
             let own = every.iter().filter(|asked| asked.kind.as_deref() == Some(kind)).copied();
             let mut own = self.properties(path, &own.collect::<Vec<_>>());
             own.extend(inherited(path));
-            // Properties that all kinds share are stated once, above.
+            // A property that is the same for all kinds is described once, outside the kinds.
             own.iter_mut()
                 .filter(|(key, value)| properties.get(*key) == Some(value))
                 .for_each(|(_, value)| *value = Value::Bool(true));
@@ -244,7 +245,7 @@ impl Known {
     }
 }
 
-/// Keys that the checks never see, because `inherit` has already consumed them.
+/// Keys that the checks never see, because loading and merging have already consumed them.
 fn inherited(path: &str) -> Vec<(String, Value)> {
     if path.is_empty() {
         let inherits =

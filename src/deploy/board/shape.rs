@@ -1,5 +1,5 @@
-//! The type and range of a key's value, declared once. Messages describe it as text, the JSON Schema in its
-//! own terms.
+//! The type and range of a key's value, declared once. Both the text in messages and the JSON Schema come
+//! from this declaration.
 
 use super::spelling::{ADDRESSES, HIGHEST_LINE, LONGEST_TEXT, show_limits};
 use serde_json::{Value, json};
@@ -56,11 +56,11 @@ impl fmt::Display for Shape {
             Shape::Integer(range) => write!(f, "an integer, {} to {}", range.start(), range.end()),
             Shape::Integers(range, most) => {
                 let (start, end) = (range.start(), range.end());
-                write!(f, "a list of at most {most} integers, each {start} to {end}, none twice")
+                write!(f, "a list of at most {most} integers, each {start} to {end}, no duplicates")
             }
             Shape::Addresses(most) => {
                 let (start, end) = (ADDRESSES.start(), ADDRESSES.end());
-                write!(f, "an integer, {start} to {end}, or a list of 1 to {most} of them, none twice")
+                write!(f, "an integer, {start} to {end}, or a list of 1 to {most} of them, no duplicates")
             }
             Shape::Real(range) => write!(f, "a number, {}", show_limits(range)),
             Shape::Millis(range) => write!(f, "milliseconds, {}", show_limits(range)),
@@ -75,7 +75,7 @@ impl fmt::Display for Shape {
             Shape::Texts => write!(f, "a list of strings, each 1 to {LONGEST_TEXT} characters"),
             Shape::Choice(known) => write!(f, "one of {}", known.join(", ")),
             Shape::NameOf(what) => write!(f, "the name of a {what}"),
-            Shape::NamesOf(what) => write!(f, "a list of names, each of a {what}, none twice"),
+            Shape::NamesOf(what) => write!(f, "a list of names, each of a {what}, no duplicates"),
             Shape::Line => write!(f, "a GPIO line: its number, 0 to {HIGHEST_LINE}, or its name"),
             Shape::Address => f.write_str("an I2C address, 8 to 119, or \"BUS:0x40\""),
             Shape::Channel(letter, count) => {
@@ -87,11 +87,11 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Characters of a name: it becomes part of key paths.
+/// Pattern of a valid name. Names become parts of key paths.
 pub const NAME_PATTERN: &str = "^[A-Za-z0-9_-]{1,32}$";
 
 impl Shape {
-    /// The JSON Schema. Tables and lists of tables state their contents in addition.
+    /// The JSON Schema. For a table or a list of tables, the caller adds the contents.
     pub fn schema(&self) -> Value {
         let text = || json!({ "type": "string", "minLength": 1, "maxLength": LONGEST_TEXT });
         let integer = |range: &RangeInclusive<i64>| json!({ "type": "integer", "minimum": range.start(), "maximum": range.end() });

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Longest part of a source line that is shown: more than any line of a board file needs.
+/// Longest part of a source line that is shown, in characters: more than any line of a board file needs.
 const LONGEST_LINE: usize = 160;
 
 /// A range of bytes in one of the texts. Only [`Sources`] can turn it into a [`Spot`].
@@ -39,7 +39,7 @@ pub struct Spot {
     /// The line, or the part of a long one around the place. Tabs are replaced by spaces, so that a caret
     /// aligns under it.
     pub text: String,
-    /// Characters of the line before `text`.
+    /// Number of characters of the line that precede `text`.
     pub before: usize,
 }
 

@@ -203,7 +203,7 @@ pub fn show_millis(span: &Span) -> String {
     show_real(&(span.as_nanos() as f64 / 1e6))
 }
 
-/// A range for messages. Four decimal places are enough to show on which side a value is.
+/// A range for messages. Four decimal places are enough to show why a value is out of range.
 pub fn show_limits(range: &RangeInclusive<f64>) -> String {
     let short = |limit: f64| (limit * 1e4).round() / 1e4;
     format!("{} to {}", short(*range.start()), short(*range.end()))

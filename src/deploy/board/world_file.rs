@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 
 /// Coordinates in a world file, metres.
 const METRES: RangeInclusive<f64> = 0.0..=100.0;
-/// Maximum number of discs, of boxes and of walls in a world: each adds time to every ray and every step of
-/// the simulator.
+/// Maximum number of discs in a world; the same limit applies to boxes, walls, ledges and movers. Each adds
+/// time to every ray or every step of the simulator.
 const MOST: usize = 2_000;
-/// Distance that the middle of the rear axle must have from every disc at the start: half the width of a
+/// Minimum distance, at the start, between the middle of the rear axle and any disc: half the width of a
 /// small robot. Boxes and ledges are checked at that point only.
 const START_FREE_M: f64 = 0.05;
 
@@ -207,7 +207,7 @@ mod tests {
         assert_eq!(plan.unwrap().movers.len(), 1);
     }
 
-    /// The only finding about `SOUND` with `from` replaced by `to`.
+    /// The findings about `SOUND` with `from` replaced by `to`.
     fn finding(from: &str, to: &str) -> String {
         assert!(SOUND.contains(from));
         match world_from_text("w.toml", SOUND.replace(from, to)) {

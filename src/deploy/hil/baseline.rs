@@ -12,9 +12,9 @@ use hdrhistogram::Histogram;
 
 /// Number of sleeps, and of echoes: enough for a 99th percentile with ten samples beyond it.
 const SAMPLES: u32 = 1000;
-/// Length of a sleep, and time from echo to echo: the period of a fast control loop.
+/// Length of a sleep, and pause between two echoes: the period of a fast control loop.
 const PERIOD: Span = Span::from_millis(1);
-/// An edge that has not arrived over a wire within this time is lost.
+/// An edge that has not arrived over a wire within this time counts as lost.
 const TIMEOUT: Span = Span::from_millis(20);
 /// This many lost echoes in a row at the start mean that there is no wire.
 const NO_WIRE: u64 = 5;
@@ -76,7 +76,7 @@ fn one_echo(gpio: &mut dyn Gpio, lines: Loop) -> Result<Option<Span>, BusFault> 
     Ok(there.zip(back).map(|(there, back)| back.stamp.since(there.stamp)))
 }
 
-/// The next edge of `line` to `high`; `None`: no edge in time, or one to the other level.
+/// The next edge, if it is on `line` and to the level `high`; `None`: no edge in time, or a different one.
 fn edge(gpio: &mut dyn Gpio, line: Line, high: bool) -> Result<Option<Edge>, BusFault> {
     Ok(gpio.next_edge(TIMEOUT)?.filter(|edge| edge.line == line && edge.high == high))
 }

@@ -1,9 +1,9 @@
 //! Runs the passes. Each waits until the motor's line is active, drives the stimulus at a random phase of the
 //! control period, waits until the line is at rest, and ends the stimulus.
 //!
-//! A motor's line carries pulses (PWM) or a level (direction, enable). A line with pulses is at rest when
-//! none has arrived for several of their periods; the response time is that of the last edge, so it is exact
-//! to one pulse.
+//! A motor's line carries pulses (PWM) or a level (direction, enable). A line with pulses counts as at rest
+//! when no pulse has arrived for several periods. The response time is that of the last edge, so it is
+//! accurate to one pulse.
 
 use super::Loop;
 use crate::base::fault::BusFault;
@@ -16,14 +16,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// A line without a pulse for this long is at rest: five periods of the slowest drive (1 kHz), a quarter of a
-/// servo's frame. This is also longer than a bus write of a few bytes, so that two motors that stop one after
-/// the other count as one response.
+/// A line without a pulse for this long is at rest: five periods of the slowest drive motor's PWM (1 kHz). It
+/// is only a quarter of a servo's frame, so a servo's line cannot be the response. This is also longer than a
+/// bus write of a few bytes, so that two motors that stop one after the other count as one response.
 const QUIET: Span = Span::from_millis(5);
 /// A line with at least this many edges within [`WINDOW`] carries pulses; a level changes once or twice.
 const PULSES: u32 = 8;
 const WINDOW: Span = Span::from_millis(50);
-/// A motor that still turns after this time ignored the stop: many times longer than any board allows.
+/// A motor that still runs after this time counts as having ignored the stop: 20 times the default target.
 const TIMEOUT: Span = Span::from_millis(200);
 /// Time within which the runtime sets up its devices and starts to drive. Servos are centred one by one.
 const START_WITHIN: Span = Span::from_millis(10_000);
@@ -40,9 +40,9 @@ pub enum LoopFault {
     Line(BusFault),
     /// The sensor's line does not follow the stimulus.
     NoEcho,
-    /// The motor's line never moved.
+    /// The motor's line never became active.
     NeverRan,
-    /// The motor's line came to rest and did not run again after the stimulus.
+    /// The motor's line came to rest and did not become active again after the stimulus.
     DidNotRunAgain,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for LoopFault {
                 f.write_str("the sensor's line does not follow the stimulus: is wire 1 in place?")
             }
             LoopFault::NeverRan => f.write_str(
-                "the motor's line never moved: is wire 2 in place, and does the motor's bus answer?",
+                "the motor's line never became active: is wire 2 in place, and does the motor's bus answer?",
             ),
             LoopFault::DidNotRunAgain => {
                 f.write_str("the motors stopped and did not run again when the stimulus ended")
@@ -119,8 +119,8 @@ impl Episodes {
         Ok(passed)
     }
 
-    /// Waits until the motor's line moves for the first time, and detects whether it carries pulses or a
-    /// level.
+    /// Waits until the motor's line becomes active for the first time, and detects whether it carries pulses
+    /// or a level.
     fn await_start(&mut self, stop: &AtomicBool) -> Result<Running, LoopFault> {
         let at_rest = self.gpio.get(self.lines.response).map_err(LoopFault::Line)?;
         let until = self.clock.now() + START_WITHIN;
@@ -146,7 +146,8 @@ impl Episodes {
         Ok(edges)
     }
 
-    /// From just before the stimulus to the response; `None`: no response in time. The stimulus stays on.
+    /// Returns the time from just before the stimulus to the response; `None`: no response in time. Leaves
+    /// the stimulus on.
     fn pass(&mut self, running: Running) -> Result<Option<Span>, BusFault> {
         while self.gpio.next_edge(Span::ZERO)?.is_some() {}
         if running == Running::Pulses {
@@ -158,12 +159,13 @@ impl Episodes {
         let high = self.gpio.get(self.lines.response)?;
         let rests = match running {
             Running::Level(run) => high != run,
-            Running::Pulses => true, // at rest it would have had no edges
+            Running::Pulses => true, // no edges for `QUIET`: the line is at rest
         };
         Ok(last.filter(|_| rests).map(|at| at.since(began)))
     }
 
-    /// Waits for a pulse to begin, so that its end is still to come, however fast the response is.
+    /// Waits until a pulse begins, so that at least its falling edge follows the stimulus, however fast the
+    /// response is.
     fn await_rise(&mut self) -> Result<(), BusFault> {
         while let Some(edge) = self.gpio.next_edge(WINDOW)? {
             if edge.line == self.lines.response && edge.high {

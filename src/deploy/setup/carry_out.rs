@@ -1,5 +1,5 @@
 //! Makes changes and undoes them. Each change is in the journal, on disk, before it is made, and leaves the
-//! journal only after it is undone. So both can be interrupted anywhere and started again.
+//! journal only after it is undone. So making and undoing can be interrupted anywhere and started again.
 
 use super::action::{SetupAction, SetupActionError};
 use super::files;
@@ -20,7 +20,7 @@ pub enum Step<'d> {
     Restored(&'d SetupAction),
     /// The change is no longer in the journal.
     Forgotten(&'d SetupAction),
-    /// A person or program has changed it since, so it stays as it is.
+    /// A person or program has changed the file or link since, so it stays as it is.
     LeftAlone(&'d SetupAction),
 }
 
@@ -67,8 +67,9 @@ pub fn apply(
     Ok(count)
 }
 
-/// Undoes all changes in the journal, newest first, and returns how many it undid. A file or setting that
-/// was edited since stays as it is, and so does its journal entry.
+/// Undoes all changes in the journal, newest first, and returns how many it undid. A file or link that was
+/// changed since stays as it is, and so does its journal entry. A kernel setting that was changed since stays
+/// as it is too, but counts as undone.
 pub fn undo(root: &Path, programs: &dyn Programs, seen: Seen) -> Result<usize, CarryOutError> {
     if !root.join(super::journal::FOLDER).exists() {
         return Ok(0);
@@ -94,7 +95,7 @@ pub fn undo(root: &Path, programs: &dyn Programs, seen: Seen) -> Result<usize, C
     Ok(count)
 }
 
-/// Restores the state before a change. `false`: it was edited since, and nothing was done.
+/// Restores the state before a change. `false`: the file was changed since, and nothing was done.
 fn restore(root: &Path, entry: &Entry, programs: &dyn Programs) -> Result<bool, CarryOutError> {
     let Entry { action, before, .. } = entry;
     let now = match action.now(root) {
@@ -106,7 +107,7 @@ fn restore(root: &Path, entry: &Entry, programs: &dyn Programs) -> Result<bool, 
         action.restore(root, before, programs)?;
         return Ok(true);
     }
-    // A kernel setting does not survive a reboot, so another value belongs to a later boot.
+    // A kernel setting does not survive a reboot: another value was set later, so there is nothing to undo.
     Ok(now == *before || matches!(action, SetupAction::Set { .. }))
 }
 

@@ -51,7 +51,7 @@ pub enum NoBoard {
     OtherHat(String, WrongHat),
     /// The board has no real bus.
     Log(String),
-    /// The board inherits a file that would no longer be in the same folder.
+    /// The board inherits a file that would not be found from the folder of [`PATH`].
     Inherits(PathBuf),
     /// [`PATH`] is not a file.
     Odd(PathBuf, io::Error),
@@ -143,7 +143,7 @@ fn text_of(name: &str) -> String {
 
 /// Built-in boards for this machine, by its device tree and its HAT. Boards for any machine are left out,
 /// because nothing shows that they fit. Boards with a tether are left out too, because they need a remote
-/// brain: the user must name one.
+/// brain: the user must name such a board.
 pub fn candidates(root: &Path) -> Vec<&'static str> {
     for_machine(root)
         .into_iter()

@@ -1,5 +1,5 @@
-//! The I2C bus on the header of a Raspberry Pi, in config.txt, which the firmware reads before the kernel
-//! starts.
+//! Turns on the I2C bus on the header of a Raspberry Pi, in config.txt, which the firmware reads before the
+//! kernel starts.
 //!
 //! Source: Raspberry Pi documentation, config_txt.adoc and device-tree.adoc. A filter such as `[pi4]` applies
 //! until the next one; `[all]` ends it. `dtparam=` takes `name` or `name=value`, separated by commas. `i2c`

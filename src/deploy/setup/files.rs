@@ -8,16 +8,16 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Largest file that is stored and changed: the longest known config.txt is a few kilobytes.
+/// Largest file whose content is stored, in bytes: the longest known config.txt has a few kilobytes.
 const LONGEST_FILE: u64 = 1 << 20;
-/// Mode of new folders, less the umask: everybody may read them.
+/// Mode of new folders, less the umask: every user may read them.
 const FOLDER_MODE: u32 = 0o755;
 
 /// The state of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Nothing; for a membership: not a member.
+    /// The path does not exist; for a membership: not a member.
     Absent,
     /// A file with this content.
     File(String),

@@ -1,5 +1,5 @@
-//! The journal of a setup: the earlier state of everything, on disk before it is changed. So an interrupted
-//! setup can be finished, and everything can be undone.
+//! The journal of a setup. The earlier state of everything that setup changes is on disk before the change,
+//! so an interrupted setup can be finished, and everything can be undone.
 
 use super::action::SetupAction;
 use super::files::{self, State, missing_folders};
@@ -13,13 +13,13 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The journal's folder, accessible to root only: it has copies of files with restricted readers.
+/// The journal's folder, accessible to root only: it has copies of files that not every user may read.
 pub const FOLDER: &str = "var/lib/ganglion-setup";
 /// The journal's file.
 pub const FILE: &str = "var/lib/ganglion-setup/changes.json";
 /// Version of the file's format.
 const SCHEMA: u32 = 1;
-/// Largest journal: a setup makes about twenty entries, and the longest entry has two copies of a config.txt.
+/// Largest journal, in bytes. A setup makes about twenty entries; the longest has two copies of a config.txt.
 const LONGEST: u64 = 16 << 20;
 
 /// One change.
@@ -47,7 +47,7 @@ pub struct Journal {
 /// Why the journal cannot be used.
 #[derive(Debug)]
 pub enum JournalError {
-    /// One of its files or folders failed.
+    /// One of its files or folders could not be read or written.
     File(PathBuf, io::Error),
     /// Its content is invalid.
     Content(PathBuf, String),
@@ -75,7 +75,7 @@ impl Journal {
         Journal { schema: SCHEMA, changes: Vec::new() }
     }
 
-    /// Writes the journal to disk. An empty one is removed, with its folder.
+    /// Writes the journal to disk. An empty journal is removed, with its folder.
     pub fn keep(&self, root: &Path) -> Result<(), JournalError> {
         let at = root.join(FILE);
         let kept = if self.changes.is_empty() {
@@ -90,7 +90,7 @@ impl Journal {
         kept.map_err(|error| JournalError::File(Path::new("/").join(FILE), error))
     }
 
-    /// Takes the setup lock; creates the folder for it.
+    /// Takes the setup lock, which is a lock on the journal's folder; creates the folder if necessary.
     pub fn lock(root: &Path) -> Result<Flock, JournalError> {
         let folder = root.join(FOLDER);
         let refused = |error| JournalError::File(Path::new("/").join(FOLDER), error);
@@ -103,8 +103,8 @@ impl Journal {
         })
     }
 
-    /// Records a change that is about to be made. If the last change of the same thing is identical, it was
-    /// interrupted or something else undid it; it is not recorded twice.
+    /// Records a change that is about to be made. If the last entry for the same thing is identical, that
+    /// change was interrupted, or undone by something else, and is not recorded twice.
     pub fn note(&mut self, root: &Path, action: &SetupAction, before: State) {
         let boot = boot(root);
         let last = self.changes.iter_mut().rev().find(|entry| entry.action.same_place(action));

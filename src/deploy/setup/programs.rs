@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 /// Runs programs.
 pub trait Programs {
-    /// Runs a program and waits for its end; its output is kept for the error message.
+    /// Runs a program and waits until it ends; an error contains what the program wrote to standard error.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<(), ProgramError>;
 }
 
@@ -34,7 +34,7 @@ impl Programs for OnPath {
 pub struct ProgramError {
     /// The whole command.
     pub command: String,
-    /// Its error output.
+    /// Its error output, its exit status if it printed nothing there, or why it could not be started.
     pub why: String,
 }
 

@@ -1,5 +1,5 @@
-//! Proposes everything that turns a machine into a robot with its board: every change with its reason, and
-//! what the user has to know. Reads only; changes nothing.
+//! Proposes the changes that turn a machine into a robot with its board, each with its reason, and lists what
+//! the user has to know. Reads only; changes nothing.
 
 use super::action::{SetupAction, SetupActionError, groups_of};
 use super::choice::{self, Chosen, NoBoard};
@@ -55,7 +55,7 @@ pub enum Note {
     Nobody,
     /// A file stays although its content differs from what setup would write.
     Kept(PathBuf),
-    /// The package lacks a file.
+    /// A file that setup needs is missing.
     Missing(PathBuf),
     /// There is no hardware watchdog.
     NoWatchdog,
@@ -84,7 +84,7 @@ pub enum NoProposal {
 
 /// Members of this group may arm a running robot.
 pub const GROUP: &str = "ganglion";
-/// Units that start with the machine.
+/// Units that setup enables, each if this robot needs it.
 const RUNTIME: &str = "ganglion.service";
 const GUARD: &str = "ganglion-guard.service";
 const SLEEP: &str = "ganglion-sleep.service";
@@ -102,8 +102,8 @@ const DROP_INS: &str = "usr/share/ganglion/drop-ins";
 const WATCHDOG_PATH: &str = "etc/systemd/system.conf.d/60-ganglion-watchdog.conf";
 /// 15 s is the longest timeout of a Raspberry Pi's timer (bcm2835_wdt), and longer than a busy systemd needs.
 const WATCHDOG: &str = "\
-# Written by 'ganglion setup --watchdog'. If the kernel or systemd hangs for 15 s, the hardware resets the machine: until
-# then a motor controller goes on with its last pulses. It counts from the next start of the machine on.
+# Written by 'ganglion setup --watchdog'. If the kernel or systemd hangs for 15 s, the hardware resets the
+# machine: until then a motor controller goes on sending its last pulses. Takes effect at the next boot.
 [Manager]
 RuntimeWatchdogSec=15s
 ";
@@ -142,12 +142,12 @@ pub fn propose(root: &Path, wishes: &Wishes) -> Result<Proposal, NoProposal> {
     Ok(Proposal { found, board, changes, notes })
 }
 
-/// The kernel's own files are behind links, which is allowed.
+/// Whether the action changes a kernel setting, whose path may contain links.
 fn is_kernels(action: &SetupAction) -> bool {
     matches!(action, SetupAction::Set { .. })
 }
 
-/// A boot loader's file: if it is a link, a person has put it there.
+/// A file of the boot loader: if it is a link, a person has made it one, and setup does not replace it.
 fn is_config(path: &Path) -> bool {
     path.starts_with("boot")
 }
@@ -172,7 +172,7 @@ impl Plan<'_> {
         self.add(SetupAction::Write { path: path.into(), content: content.to_string() }, why)
     }
 
-    /// Writes a file only if it does not exist: afterwards it belongs to the user.
+    /// Proposes a file only if it does not exist: once it has been written, it belongs to the user.
     fn write_once(&mut self, path: &str, content: &str, why: &'static str) -> Result<(), NoProposal> {
         match self.state(path)? {
             State::Absent => self.write(path, content, why),
@@ -307,7 +307,8 @@ impl Plan<'_> {
         self.write_once(SIGNERS_PATH, &content, "the robot accepts updates from the signer of this package")
     }
 
-    /// Masks the guard if there is nothing for it to hold; enables everything else to start with the machine.
+    /// Masks the guard's unit if the board has no guard; otherwise unmasks and enables it. Enables the other
+    /// units that this robot needs.
     fn services(&mut self, board: &Board) -> Result<(), NoProposal> {
         let mask = PathBuf::from(format!("{}/{GUARD}", UNIT_FOLDERS[0]));
         let is_masked = self.state(&mask.to_string_lossy())? == State::Link(MASKED.to_string());
@@ -317,7 +318,7 @@ impl Plan<'_> {
                 "the board has no [guard]: without this the runtime would start a guard that ends at once",
             )?,
             (true, true) => {
-                self.add(SetupAction::Remove { path: mask }, "the board has a [guard]; it was masked")?
+                self.add(SetupAction::Remove { path: mask }, "the board has a [guard], whose unit is masked")?
             }
             (false, true) | (true, false) => {}
         }
@@ -325,12 +326,12 @@ impl Plan<'_> {
             self.enable(GUARD, "the guard starts with the machine")?;
         }
         if text(self.root, "sys/power/state").is_some_and(|states| !states.is_empty()) {
-            self.enable(SLEEP, "this machine can sleep: this stops the motors before it does")?;
+            self.enable(SLEEP, "this machine can sleep: the unit stops the motors before that")?;
         }
         self.enable(RUNTIME, "the robot starts with the machine, disarmed")
     }
 
-    /// The links that `systemctl enable` makes for a unit.
+    /// Adds the links that `systemctl enable` would make for a unit.
     fn enable(&mut self, unit: &'static str, why: &'static str) -> Result<(), NoProposal> {
         let file = UNIT_FOLDERS.iter().map(|folder| format!("{folder}/{unit}"));
         let is_unit = |path: &String| self.root.join(path).is_file();
@@ -345,7 +346,7 @@ impl Plan<'_> {
             };
             for target in targets.split_whitespace() {
                 let path = PathBuf::from(format!("{}/{target}.{kind}/{unit}", UNIT_FOLDERS[0]));
-                // Whatever the link's target is: systemd uses its name.
+                // An existing link may have any target: systemd uses only the link's name.
                 if !self.root.join(&path).is_symlink() {
                     self.add(SetupAction::Link { path, to: format!("/{file}") }, why)?;
                 }

@@ -1,4 +1,4 @@
-//! Sets up factory-fresh machines and undoes it; a power cut may follow any step.
+//! Sets up factory-fresh machines and undoes the setup, also with a power cut after any step.
 
 mod machines;
 
@@ -46,7 +46,7 @@ fn set_up(tree: &Tree, wishes: &Wishes, steps: usize) -> (usize, bool) {
             && let Some(folder) =
                 action.path().and_then(Path::parent).filter(|_| !matches!(action, SetupAction::Set { .. }))
         {
-            // The cut comes between creating the file's folders and the file.
+            // The power is cut after the file's folders were created, but before the file.
             std::fs::create_dir_all(tree.root().join(folder)).unwrap();
         }
         cut(&mut count, steps)
@@ -149,7 +149,7 @@ fn an_unknown_machine_is_left_as_it_is() {
     let tree = pc();
     let before = snapshot(tree.root());
     let Err(NoProposal::Board(found, NoBoard::Unknown)) = propose(tree.root(), &wishes(None)) else {
-        panic!("no board is made for a PC")
+        panic!("no built-in board fits a PC")
     };
     assert_eq!(found.machine.model.as_deref(), Some("Desk 3000"));
     assert!(matches!(
@@ -346,13 +346,13 @@ fn a_reboot_is_due_until_the_next_boot() {
     let tree = pi4();
     let waits = || Journal::load(tree.root()).unwrap().waits_for_reboot(tree.root());
     assert!(!waits());
-    // The power fails after config.txt: four steps for the board and config.txt. The machine boots, and setup
-    // continues.
+    // The power fails once config.txt is written: the board and config.txt take two steps each. The machine
+    // boots, and setup continues.
     set_up(&tree, &wishes(None), 4);
     assert!(waits());
     tree.put("proc/sys/kernel/random/boot_id", "second\n");
     set_up(&tree, &wishes(None), ALL);
-    assert!(!waits(), "the boot loader has read it");
+    assert!(!waits(), "the boot loader has read config.txt");
 }
 
 #[test]

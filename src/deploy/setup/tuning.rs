@@ -1,8 +1,8 @@
-//! Improves a machine's timing: the part of a setup that `doctor --fix` proposes alone, as files with their
-//! content and reason. Decisions for the user are returned as advice.
+//! Improves a machine's timing. This is the part of a setup that `doctor --fix` also proposes on its own:
+//! actions with their reasons, and advice where the user has to decide.
 //!
-//! All paths are below `root`, so that tests see every byte. A file that already has its content is not a
-//! change: a second run does nothing.
+//! All paths are below `root`, so that tests see every byte. A file that already has the wanted content is
+//! not a change, so a second run does nothing.
 
 mod core;
 
@@ -17,8 +17,8 @@ use std::path::Path;
 /// 'ondemand' at boot (RPi-Distro/raspi-config, debian/raspi-config.init), and nvpmodel.service sets a
 /// Jetson's power mode.
 const GOVERNOR_UNIT: &str = "\
-# Written by 'ganglion setup' (which takes it back with --undo) or 'ganglion doctor --fix --yes'. By hand: remove
-# this file and the link to it in multi-user.target.wants.
+# Written by 'ganglion setup' ('ganglion setup --undo' removes it) or 'ganglion doctor --fix --yes'. To undo
+# it by hand, remove this file and the link to it in multi-user.target.wants.
 [Unit]
 Description=Full clock for the cores of this robot
 After=raspi-config.service nvpmodel.service
@@ -71,13 +71,14 @@ pub fn plan(root: &Path, board: Option<&Board>, user: &str) -> Plan {
 }
 
 fn governor(root: &Path, plan: &mut Plan) {
-    const WHY: &str = "a core that runs slowly while idle wakes late: the first slots after a pause are";
+    const WHY: &str = "a core that clocks down while idle is slow at first: slots after a pause are late";
     let folder = "sys/devices/system/cpu";
     let files = names(root, folder).into_iter().filter(|name| is_core(name));
     let files: Vec<String> = files.map(|name| format!("{folder}/{name}/cpufreq/scaling_governor")).collect();
     let governors: Vec<(&String, String)> =
         files.iter().filter_map(|file| Some((file, text(root, file)?))).collect();
-    // Kept only if another governor was found: a machine that always runs at full clock needs no unit.
+    // A machine that always runs at full clock needs no unit. But if the unit exists, it may be what sets the
+    // clock, so it is kept up to date.
     let lasts = std::fs::read_to_string(root.join(GOVERNOR_PATH)).is_ok();
     if governors.iter().all(|(_, governor)| governor == "performance") && !lasts {
         return;
@@ -86,7 +87,7 @@ fn governor(root: &Path, plan: &mut Plan) {
     let to = "../ganglion-governor.service".to_string();
     if std::fs::read_link(root.join(GOVERNOR_LINK)).ok().as_deref() != Some(Path::new(&to)) {
         plan.actions
-            .push((SetupAction::Link { path: GOVERNOR_LINK.into(), to }, "keeps it so after a reboot"));
+            .push((SetupAction::Link { path: GOVERNOR_LINK.into(), to }, "starts the unit at each boot"));
     }
     for (file, _) in governors.iter().filter(|(_, governor)| governor != "performance") {
         let action = SetupAction::Set { path: file.into(), content: "performance".to_string() };
@@ -125,7 +126,7 @@ fn limits(root: &Path, user: &str, plan: &mut Plan) {
     plan.write(root, USER_PATH, &content, why);
 }
 
-/// Whether another pam_limits file grants both to `user` (limits.conf(5)).
+/// Whether another pam_limits file grants both limits to `user` (limits.conf(5)).
 fn granted(root: &Path, user: &str) -> bool {
     let groups: Vec<String> = groups_of(root, user).iter().map(|name| format!("@{name}")).collect();
     let folder = "etc/security/limits.d";
@@ -143,7 +144,7 @@ fn granted(root: &Path, user: &str) -> bool {
             is_his && what == item && enough(value)
         })
     };
-    // The guard runs eight above the tick, whose usual priority is 80.
+    // The guard's priority is eight above the tick's, which is usually 80.
     let rtprio = |value: &str| value.parse::<u32>().is_ok_and(|value| value >= 88);
     grants("rtprio", &rtprio) && grants("memlock", &|value| ["unlimited", "infinity", "-1"].contains(&value))
 }
@@ -163,13 +164,13 @@ impl Plan {
     }
 }
 
-/// The user behind this process: with sudo, its caller.
+/// The user who started this process; under sudo, the user who called sudo.
 pub fn user() -> String {
     let names = ["SUDO_USER", "USER"].map(|name| std::env::var(name).unwrap_or_default());
     user_of(names)
 }
 
-/// The first valid name of `names`. It becomes a word in a file that root's programs read.
+/// The first valid name in `names`, otherwise `root`. It becomes a word in a file that programs of root read.
 fn user_of(names: [String; 2]) -> String {
     let is_word = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c));
     let is_name = |name: &String| !name.is_empty() && is_word(name) && !name.starts_with('-');
@@ -237,7 +238,7 @@ mod tests {
         );
     }
 
-    /// Runs the unit's command line on the same machine in the shell that systemd would start.
+    /// Runs the unit's command line in `sh`, as systemd would, but with the `/sys` of the simulated machine.
     #[test]
     fn the_units_command_sets_the_governor() {
         let tree = pi();
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!(plan(other.root(), None, "root").actions, []);
     }
 
-    /// A file in place of a folder: the kernel refuses every user, even root.
+    /// A file is where a folder should be, so that writing below it fails for every user, even for root.
     #[test]
     fn a_failure_names_the_file_and_stops_the_rest() {
         let tree = pi();

@@ -12,15 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Time limit for programs that only read a file or two.
+/// Time limit for programs that normally end at once, such as queries.
 pub const SHORT: Duration = Duration::from_secs(30);
-/// Time limit for dpkg, and for starting a service, whose own time limits are shorter.
+/// Time limit for dpkg, and for starting or stopping a service: systemd's own limits for that are shorter.
 pub const LONG: Duration = Duration::from_secs(180);
 /// How often a running program is polled.
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes kept of each stream. The rest is read and dropped, so that the program never blocks on output.
 const KEPT: usize = 256 << 10;
-/// A program that has ended may leave a child that keeps its streams open; they are read for this long.
+/// After a program has ended, its streams are read for at most this long: a child that it has left behind may
+/// keep them open.
 const REST: Duration = Duration::from_secs(1);
 
 /// The result of a program.
@@ -43,7 +44,7 @@ impl Ran {
     pub fn error_output(&self) -> String {
         let last =
             |text: &str| text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_string);
-        last(&self.err).or_else(|| last(&self.out)).unwrap_or_else(|| "it printed nothing".to_string())
+        last(&self.err).or_else(|| last(&self.out)).unwrap_or_else(|| "it gave no reason".to_string())
     }
 }
 
@@ -75,7 +76,7 @@ pub fn run(program: impl AsRef<OsStr>, arguments: &[&OsStr], limit: Duration) ->
     run_with(program, arguments, None, limit)
 }
 
-/// Runs `program`; any exit code but success is an error. Returns standard output without its last line end.
+/// Runs `program`; any exit code but 0 is an error. Returns standard output without white space at its end.
 pub fn demand(
     program: impl AsRef<OsStr>,
     arguments: &[&OsStr],
@@ -104,8 +105,8 @@ pub fn run_with(
         .stdin(input.map_or_else(Stdio::null, Stdio::from))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Its own process group: Ctrl-C in a terminal must reach only us, so that the program ends cleanly. A
-        // program that hangs is killed with its children, such as the scripts that dpkg runs.
+        // Its own process group: Ctrl-C in a terminal must reach only this process, so that the program can
+        // finish. A program that hangs is killed with its children, such as the scripts that dpkg runs.
         .process_group(0)
         .spawn()
         .map_err(|error| CommandError::Start(name.clone(), error))?;
@@ -139,7 +140,7 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-/// A stream that a thread reads to its end; the beginning is kept.
+/// A stream that a thread reads to its end; the first [`KEPT`] bytes are kept.
 #[derive(Default)]
 struct Stream {
     kept: Arc<Mutex<Vec<u8>>>,
@@ -162,7 +163,7 @@ impl Stream {
         Stream { kept, reader: Some(reader) }
     }
 
-    /// The kept text, when the stream ends or at `end`, whichever comes first.
+    /// Waits until the stream ends or until `end`, whichever comes first, and returns the kept text.
     fn text(self, end: Instant) -> String {
         while self.reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < end {
             thread::sleep(LOOK / 10);

@@ -1,20 +1,21 @@
-//! Detects crash loops of a committed version, caused by a fault that a short trial does not show. systemd's
-//! `ExecStopPost=` counts every exit of the service here; `OnFailure=` fires only once, late, and never for a
-//! slow loop.
+//! Detects crash loops of a committed version, caused by a fault that a short trial does not show. The
+//! service's `ExecStopPost=` calls this at every exit. `OnFailure=` would not do: it fires only once, when
+//! systemd gives up restarting, and never for a slow loop.
 //!
 //! If a version dies early [`LIMIT`] times in a row, the robot goes back to the previous version. Once a
-//! version has run long enough, it has settled: later deaths are not due to the update but to a wire or a
-//! sensor, and going back would not help.
+//! version has run long enough, it counts as settled: later deaths are attributed to a wire or a sensor and
+//! not to the update, so going back would not help.
 
 use super::{Layout, Marker, Phase, UpdateError, at};
 use crate::system::{bounded_read, codec};
 use serde::{Deserialize, Serialize};
 
-/// A run shorter than this is an early death, in seconds: longer than any start takes.
+/// A failed run shorter than this, in seconds, is an early death. No start takes this long.
 const YOUNG_S: f64 = 600.0;
-/// A version that has run without interruption for this long has settled, in seconds.
+/// A version that has run without interruption for this long, in seconds, has settled.
 const SETTLED_S: f64 = 3600.0;
-/// Early deaths in a row after which the robot goes back: also the limit at which systemd gives up.
+/// Early deaths in a row after which the robot goes back; equal to the unit's `StartLimitBurst=`, after which
+/// systemd gives up.
 pub const LIMIT: u32 = 5;
 /// Longest file, in bytes.
 const LONGEST: u64 = 4 << 10;
@@ -42,7 +43,7 @@ impl Deaths {
         codec::replace(&path, serde_json::to_string(self).unwrap_or_default().as_bytes()).map_err(at(&path))
     }
 
-    /// The record after `version` ended, having run for `lived_s`. `failed`: it ended without a request.
+    /// The record after `version` has run for `lived_s` and ended. `failed`: systemd reports a failure.
     fn after(self, version: &str, failed: bool, lived_s: f64) -> Deaths {
         let known = if self.version == version { self } else { Deaths::default() };
         let in_a_row = match failed && lived_s < YOUNG_S {

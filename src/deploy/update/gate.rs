@@ -1,7 +1,7 @@
-//! The health gate: what a new version must prove before it stays. READY includes the runtime's self-test.
-//! During the trial the same process must keep running, be the installed program, answer, stay disarmed, have
-//! its guard, report no cause of restraint that the old version did not report, and keep the board's own
-//! limits for the field's cycle.
+//! The health gate: what a new version must prove before it stays. The runtime reports READY to systemd only
+//! after its self-test. During the trial the same process must keep running, be the installed program,
+//! answer, stay disarmed, have its guard, report no persistent cause of restraint that the old version did
+//! not report, and stay within the board's own limits for the field's cycle time.
 
 use super::command::{self, LONG, SHORT};
 use super::state::{ReportedStatus, ask, ask_installed, property, systemctl};
@@ -20,14 +20,14 @@ pub const RUNTIME: &str = "ganglion.service";
 pub const GUARD: &str = "ganglion-guard.service";
 /// How often the robot's status is read.
 const LOOK: Duration = Duration::from_secs(1);
-/// A cause is persistent if this many answers in a row report it.
+/// A cause is persistent if the last answers, up to this many, all report it.
 const STANDS: usize = 5;
-/// A runtime that has reported READY opens its socket within this time, even on an emulator.
+/// How long to wait for the first answer after READY; enough even on an emulator.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 /// Largest program, in bytes.
 const LARGEST: u64 = 512 << 20;
 
-/// The robot's state before the update, as far as the gate compares it.
+/// The part of the robot's state before the update that the gate compares.
 #[derive(Clone, Debug, Default)]
 pub struct Before {
     /// Whether the guard was running.
@@ -45,8 +45,8 @@ impl Before {
         }
     }
 
-    /// The state of a robot that does not run: there is nothing to compare. The guard is expected if systemd
-    /// would start it.
+    /// For when the state before the update is not known: there are no causes to compare. The guard is
+    /// expected if it is active or enabled.
     pub fn unknown() -> Before {
         let guarded = is_active(GUARD) || property(GUARD, "UnitFileState") == "enabled";
         Before { guarded, causes: Vec::new() }
@@ -68,8 +68,8 @@ pub fn start(before: &Before) -> Result<(), Why> {
     systemctl(&["start", RUNTIME], LONG).map_err(|_| Why::NotReady(property(RUNTIME, "Result")))
 }
 
-/// Judges a new version for `length`: it keeps running, no new cause of restraint persists, it stays within
-/// its limits.
+/// Judges a new version for `length`: it must keep running, report no new persistent cause of restraint, and
+/// stay within its limits.
 pub fn judge(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
     let mut answers = Vec::new();
     lives(layout, before, length, |answer| answers.push(answer))?;
@@ -84,7 +84,7 @@ pub fn judge(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> 
     }
 }
 
-/// Watches a proven version: it keeps running, answers, stays disarmed, and has its guard.
+/// Watches a proven version for `length`: it must keep running, answer, stay disarmed, and have its guard.
 pub fn proven(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
     lives(layout, before, length, |_| ())
 }
@@ -123,7 +123,7 @@ fn lives(
     }
 }
 
-/// Whether the runtime is still this process.
+/// Checks that the runtime is still this process.
 fn lives_on(process: &str) -> Result<(), Why> {
     match is_active(RUNTIME) && property(RUNTIME, "MainPID") == process {
         true => Ok(()),
@@ -131,8 +131,8 @@ fn lives_on(process: &str) -> Result<(), Why> {
     }
 }
 
-/// A cause that the old version did not report and that all the last answers report. A cause that comes and
-/// goes (a late answer of the field, a person in front of the robot) is not due to the new version.
+/// A cause that the old version did not report and that all of the last answers report. A cause that comes
+/// and goes (a late answer of the field, a person in front of the robot) is not blamed on the new version.
 fn persistent_cause(answers: &[ReportedStatus], before: &Before) -> Option<String> {
     let last = &answers[answers.len().saturating_sub(STANDS)..];
     let (newest, others) = last.split_last()?;
@@ -161,8 +161,8 @@ fn runs_the_installed(layout: &Layout, process: &str) -> bool {
     running.is_some() && running == digest(&layout.program())
 }
 
-/// The board's limits for the field's cycle, as (key, limit, found), in milliseconds. They come from the
-/// program that is judged.
+/// The board's limits for the field's cycle time, as (key, limit, found), in milliseconds. The limits are
+/// those that `check` of the judged program prints.
 fn limits(layout: &Layout, answer: &ReportedStatus) -> Vec<(String, f64, f64)> {
     #[derive(Deserialize)]
     struct Checked {

@@ -1,12 +1,12 @@
-//! The history of updates, one line of JSON per event, synced after each line: the system journal loses its
-//! last seconds in a power cut, this file does not. Times are seconds since boot, and each line names the
-//! boot, because a robot's wall clock may be wrong.
+//! The history of updates, one line of JSON per event, synced after each line: a power cut loses the last
+//! seconds of the system journal, but nothing of this file. Times are seconds since boot, and each line names
+//! the boot, because a robot's wall clock may be wrong.
 
 use super::{Layout, Phase, UpdateError, Why, at};
 use crate::system::{bounded_read, codec};
 use serde::{Deserialize, Serialize};
 
-/// Beyond this length, in bytes, the older half is dropped; some hundred updates remain.
+/// Beyond this length, in bytes, the older half of the lines is dropped; dozens of updates remain.
 const LONGEST: usize = 64 << 10;
 /// Maximum number of bytes read, in case something else has made the file longer.
 const MOST: u64 = 16 << 20;
@@ -25,7 +25,7 @@ pub enum Event {
     Found {
         /// The update's phase.
         phase: Phase,
-        /// The installed version according to dpkg.
+        /// The installed version and its state, according to dpkg.
         installed: String,
         /// Number of the attempt to go back that begins now.
         attempt: u32,

@@ -24,7 +24,7 @@ impl Layout {
     fn at(&self, path: &str) -> PathBuf {
         self.root.join(path)
     }
-    /// The folder of an update's state, accessible to root only.
+    /// The folder of an update's state, writable by root only.
     pub fn state(&self) -> PathBuf {
         self.at("var/lib/ganglion-update")
     }
@@ -68,12 +68,13 @@ impl Layout {
     pub fn unpacked(&self) -> PathBuf {
         self.state().join("unpacked")
     }
-    /// Locked while an update is in progress. A reboot removes it, so it also distinguishes a boot from a
-    /// start during a trial.
+    /// Locked while an update is in progress. A reboot removes the file, so it also shows whether a service
+    /// is started during a trial or at boot.
     pub fn lock(&self) -> PathBuf {
         self.at("run/ganglion-update.lock")
     }
-    /// While it exists, no robot arms by itself. The runtime removes it when a person arms the robot.
+    /// While this file exists, the robot does not arm by itself. The runtime removes it when a person arms
+    /// the robot.
     pub fn hold(&self) -> PathBuf {
         self.at("var/lib/ganglion/hold")
     }

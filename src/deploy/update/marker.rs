@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Largest marker, in bytes: versions and a program's last line of output.
+/// Largest marker, in bytes; it contains versions and a program's last line of output.
 const LONGEST: u64 = 64 << 10;
 
 /// The phases of an update.
@@ -27,7 +27,7 @@ pub enum Phase {
     Back,
     /// The new version stays.
     Committed,
-    /// Like `Committed`, after a person requested the return to the previous version. There is no further
+    /// Like `Committed`, but for the return from a committed version to the previous one. There is no further
     /// step back.
     Returned,
     /// The proven version runs again.
@@ -37,7 +37,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Whether the phase is final: a boot closes the update and changes nothing.
+    /// Whether the phase is final: a boot only closes the update.
     pub fn is_final(self) -> bool {
         matches!(self, Phase::Committed | Phase::Returned | Phase::RolledBack | Phase::BothBad)
     }
@@ -73,13 +73,13 @@ pub enum Why {
     GuardLost,
     /// The runtime reports a new cause of restraint.
     Cause(String),
-    /// A latency exceeds the board's own target.
+    /// A percentile of the field's cycle time exceeds the board's own target.
     Slow {
         /// The board's key.
         key: String,
         /// The target, milliseconds.
         target_ms: f64,
-        /// The measured latency, milliseconds.
+        /// The measured percentile, milliseconds.
         found_ms: f64,
     },
     /// A file could not be written, or a program could not be run.
@@ -97,10 +97,10 @@ pub struct Marker {
     pub to: String,
     /// The version to go back to.
     pub goal: String,
-    /// Attempts to go back that a boot has started.
+    /// Number of attempts to go back that boots have started.
     #[serde(default)]
     pub tries: u32,
-    /// Whether this is a return to an earlier version, at a person's request.
+    /// Whether this is the return from a committed version to the previous one.
     #[serde(default)]
     pub is_return: bool,
     /// Why the update goes back, or went back.

@@ -15,9 +15,9 @@ pub const AT_BOOT: &str = "ganglion-rollback.service";
 pub const ON_DEATH: &str = "ganglion-update-died.service";
 /// Makes the runtime start after the unit [`AT_BOOT`].
 const DROP_IN: &str = "ganglion.service.d/90-trial.conf";
-/// Starts that unit at boot, whatever happens to the runtime's unit.
+/// Starts the unit [`AT_BOOT`] at boot, whatever happens to the runtime's unit.
 const WANTED: &str = "multi-user.target.wants/ganglion-rollback.service";
-/// Time for systemd to read its files again: it takes a second or two on a Pi.
+/// Time limit for systemd to reload its unit files, which takes a second or two on a Pi.
 pub(super) const RELOAD: Duration = Duration::from_secs(60);
 /// Largest program, in bytes.
 const LARGEST: u64 = 512 << 20;
@@ -34,7 +34,7 @@ pub fn put_up(layout: &Layout) -> Result<(), UpdateError> {
     let wanted = units.join(WANTED);
     make_folder(&wanted)?;
     codec::replace_with_link(&wanted, &Path::new("..").join(AT_BOOT)).map_err(at(&wanted))?;
-    // The folders created above are entries of this one.
+    // The folders created above are entries of this one: sync it too.
     std::fs::File::open(&units).and_then(|folder| folder.sync_all()).map_err(at(&units))?;
     systemctl(&["daemon-reload"], RELOAD).map_err(|words| failed("systemctl", words))
 }
@@ -56,7 +56,7 @@ fn failed(program: &str, words: String) -> UpdateError {
 fn copy_program(layout: &Layout) -> Result<(), UpdateError> {
     let own = Path::new("/proc/self/exe");
     let path = layout.rescue();
-    // A running rescue copy already is the proven program, and a running file cannot be written to.
+    // If the rescue copy is what is running, it already is the proven program.
     if std::fs::read_link(own).is_ok_and(|running| running == path) {
         return Ok(());
     }

@@ -1,5 +1,5 @@
 //! Handles packages through dpkg: reads their contents, finds what is installed and whether it is complete,
-//! installs.
+//! and installs them.
 
 use super::command::{self, LONG, SHORT};
 use super::{Layout, UpdateError, at, version};
@@ -18,9 +18,9 @@ pub const NAME: &str = "ganglion";
 pub const LARGEST: u64 = 256 << 20;
 /// Largest manifest, in bytes.
 const MANIFEST: u64 = 64 << 10;
-/// Number of attempts while another program holds dpkg's lock.
+/// One more than the number of attempts while another program holds dpkg's lock.
 const TRIES: u32 = 30;
-/// Time between two attempts: a minute in all.
+/// Time between two attempts: about a minute in all.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Fields of a package's control file.
@@ -55,7 +55,7 @@ pub fn fields(path: &Path) -> Result<Fields, UpdateError> {
     let mut next = || words.next().unwrap_or_default().to_string();
     let (name, found, architecture, kib) = (next(), next(), next(), next());
     let found = version(&found).map_err(|error| damaged(error.to_string()))?.to_string();
-    let kib: u64 = kib.parse().map_err(|_| damaged("it does not state its size".to_string()))?;
+    let kib: u64 = kib.parse().map_err(|_| damaged("it does not state its installed size".to_string()))?;
     Ok(Fields { name, version: found, architecture, installed_bytes: kib.saturating_mul(1024) })
 }
 
@@ -83,7 +83,7 @@ pub fn is_earlier(a: &str, b: &str) -> Result<bool, UpdateError> {
 /// What is installed according to dpkg.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// The version; `none` if there is none.
+    /// The version; `none` if nothing is installed.
     pub version: String,
     /// dpkg's status: `installed`, or how far the installation got.
     pub state: String,
@@ -108,13 +108,13 @@ pub fn is_whole(wanted: &str) -> Result<bool, UpdateError> {
         return Ok(false);
     }
     let ran = command::run("dpkg", &["--verify".as_ref(), NAME.as_ref()], LONG)?;
-    // A line has nine letters of results, a `c` for a configuration file, and the path.
+    // A line has nine characters of results, a `c` if the file is a configuration file, and the path.
     let concerns = |line: &&str| !line.trim().is_empty() && line.split_whitespace().nth(1) != Some("c");
     Ok(ran.out.lines().filter(concerns).count() == 0)
 }
 
-/// Installs the package at `path` with dpkg, whatever is installed, and syncs it to disk. The error is dpkg's
-/// message.
+/// Installs the package at `path` with dpkg, whatever version is installed, and syncs the files to disk. The
+/// error is dpkg's message.
 pub fn install(layout: &Layout, path: &Path) -> Result<(), String> {
     let words: [&OsStr; 4] =
         ["--install".as_ref(), "--force-confold".as_ref(), "--force-downgrade".as_ref(), path.as_ref()];
@@ -123,7 +123,8 @@ pub fn install(layout: &Layout, path: &Path) -> Result<(), String> {
         if ran.ok() {
             return sync(layout);
         }
-        // dpkg does not wait for its locks. They are fcntl(2) locks, which nothing else here can see.
+        // dpkg does not wait for its locks. They are fcntl(2) locks, which nothing else here tests, so only
+        // dpkg's message shows that one is held.
         if !ran.err.contains("lock was locked") && !ran.err.contains("is locked by") {
             return Err(reason(&ran));
         }
@@ -179,7 +180,7 @@ pub fn kept(layout: &Layout) -> Vec<String> {
     versions
 }
 
-/// Checks that `place` is writable and has `needed` bytes available to any user.
+/// Checks that `place` is not mounted read-only and has `needed` free bytes, not counting root's reserve.
 pub fn demand_space(place: &Path, needed: u64) -> Result<(), UpdateError> {
     let found = rustix::fs::statvfs(place).map_err(|error| at(place)(error.into()))?;
     if found.f_flag.contains(StatVfsMountFlags::RDONLY) {

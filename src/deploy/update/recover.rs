@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Maximum number of attempts at an interrupted repair: a robot whose power fails in each of them should not
 /// retry forever.
 const TRIES: u32 = 5;
-/// Time to queue the start of a unit, which is immediate.
+/// Time limit for queueing the start of units, which normally takes no time.
 const QUEUE: Duration = Duration::from_secs(30);
 
 /// Ends the unfinished update, if there is one. Called at boot, before guard and runtime start.
@@ -46,7 +46,7 @@ fn repair(layout: &Layout, marker: Marker) -> Result<Ended, UpdateError> {
     let installed = format!("{} {}", found.version, found.state);
     history::note(layout, Event::Found { phase: marker.phase, installed, attempt: marker.tries })?;
     let restored = marker.tries <= TRIES && trial::restore(layout, &marker.goal);
-    // If a person requested the return, it has now reached its goal and counts as done.
+    // If the update was a return to the previous version, restoring its goal has completed it.
     let word = match restored {
         true if marker.is_return => Phase::Returned,
         true => Phase::RolledBack,
@@ -58,7 +58,7 @@ fn repair(layout: &Layout, marker: Marker) -> Result<Ended, UpdateError> {
 /// Ends the unfinished update, if there is one, after the program that ran it died.
 pub fn after_death(layout: &Layout) -> Result<Option<Ended>, UpdateError> {
     state::demand_root(layout)?;
-    // Another update may have begun since then; that one is responsible.
+    // Another update may have begun since then. Then it holds the lock and is responsible.
     let _lock = state::lock(layout)?;
     let Some(marker) = Marker::unfinished(layout)? else { return Ok(None) };
     if marker.phase.is_final() {

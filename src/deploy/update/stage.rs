@@ -1,5 +1,5 @@
-//! Staging: copies, verifies and inspects a package without changing the robot. Everything that can be wrong
-//! with the package is found here.
+//! Staging: copies, verifies and inspects a package without changing the robot. Everything about the package
+//! that can be checked before it is installed is checked here.
 
 use super::command::{self, LONG, SHORT};
 use super::history::{self, Event};
@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The signer's name in ssh-keygen's list of signers.
+/// The signer's identity in ssh-keygen's list of allowed signers.
 const IDENTITY: &str = "fleet";
 /// The namespace of the signatures.
 const NAMESPACE: &str = "ganglion-package";
@@ -105,8 +105,8 @@ impl Incoming {
         Ok(incoming)
     }
 
-    /// Checks with ssh-keygen that one of this robot's keys has signed these bytes, and that the key is not
-    /// revoked.
+    /// Checks with ssh-keygen that a key that this robot accepts has signed these bytes, and that the key is
+    /// not revoked.
     fn verify(&self, layout: &Layout, named: &Path) -> Result<(), UpdateError> {
         let input = File::open(&self.package).map_err(at(&self.package))?;
         let (signers, revoked) = (layout.signers(), layout.revoked());
@@ -160,14 +160,14 @@ fn look_inside(layout: &Layout, package: &Path) -> Result<(), UpdateError> {
 }
 
 fn same_board(robot: Vec<String>, manifest: Manifest) -> Result<(), UpdateError> {
-    // A board file that inherits no built-in board can only be checked, which has been done.
+    // If the board file inherits no built-in board, there is nothing to compare: it has passed `check`.
     match robot.is_empty() || robot.iter().any(|board| manifest.boards.contains(board)) {
         true => Ok(()),
         false => Err(UpdateError::OtherBoard { robot, package: manifest.boards }),
     }
 }
 
-/// The built-in boards that a board takes values from, by the origins that `check` prints.
+/// The built-in boards from which a board takes values, according to the origins that `check` prints.
 fn built_on(checked: &str) -> Vec<String> {
     #[derive(Deserialize)]
     struct Checked {
@@ -200,7 +200,7 @@ mod tests {
         let package = |board: &str| Manifest { boards: vec![board.to_string()] };
         assert!(same_board(robot.clone(), package("picarx-v4")).is_ok());
         assert!(matches!(same_board(robot, package("jetson-orin-nx")), Err(UpdateError::OtherBoard { .. })));
-        assert!(same_board(Vec::new(), package("jetson-orin-nx")).is_ok(), "a board of its own");
+        assert!(same_board(Vec::new(), package("jetson-orin-nx")).is_ok(), "no built-in board");
         assert!(built_on("no JSON").is_empty());
     }
 }

@@ -58,8 +58,8 @@ pub fn demand_root(layout: &Layout) -> Result<(), UpdateError> {
     }
 }
 
-/// From now on no robot arms by itself until a person arms it. The file is in a folder of the runtime's user,
-/// who may remove it.
+/// Keeps the robot from arming by itself until a person arms it. The file is in a folder of the runtime's
+/// user, so the runtime can remove it.
 pub fn hold(layout: &Layout) -> Result<(), UpdateError> {
     let path = layout.hold();
     match path.parent().is_some_and(|folder| folder.is_dir()) {
@@ -79,7 +79,7 @@ pub fn property(unit: &str, name: &str) -> String {
     command::demand("systemctl", &words, SHORT).unwrap_or_default()
 }
 
-/// How long the main process of a unit has been running, or ran before it ended, in seconds; 0 if unknown.
+/// Time since the main process of a unit was started, in seconds, whether it still runs or not; 0 if unknown.
 pub fn lived_s(unit: &str) -> f64 {
     let begun_us: f64 = property(unit, "ExecMainStartTimestampMonotonic").parse().unwrap_or(0.0);
     // Both times are from the monotonic clock, which stops while the machine sleeps.
@@ -93,8 +93,8 @@ pub fn systemctl(words: &[&str], limit: Duration) -> Result<(), String> {
     command::demand("systemctl", &words, limit).map(drop).map_err(|error| error.to_string())
 }
 
-/// The path of this proven program: the installed one, or the copy that a rollback runs. In a test:
-/// the installed one of the test's root.
+/// The path of the running program, which is proven: the installed one, or the copy that a rollback runs. In
+/// a test: the installed one below the test's root.
 pub fn own_program(layout: &Layout) -> PathBuf {
     match std::env::current_exe() {
         Ok(own) if layout.is_real() => own,
@@ -102,8 +102,8 @@ pub fn own_program(layout: &Layout) -> PathBuf {
     }
 }
 
-/// The status of the running robot, as far as an update depends on it. Read from the JSON of its own
-/// `status`, whose format is stable across versions; missing keys get their defaults.
+/// The status of the running robot, as far as an update depends on it. Read from the JSON of `status`, whose
+/// format is stable across versions; missing keys get their defaults.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ReportedStatus {
@@ -113,7 +113,7 @@ pub struct ReportedStatus {
     pub armings: u64,
     /// Active causes of restraint.
     pub causes: Vec<String>,
-    /// Times of field cycles, microseconds.
+    /// Cycle times of the field, microseconds.
     pub field_us: Option<Percentiles>,
 }
 

@@ -1,5 +1,6 @@
-//! The trial, in order: the way back, the marker, the motors, the new version, the gate, the commit. Any
-//! failure leads to [`go_back`].
+//! The trial, in order: stop the motors, prepare the way back, write the marker, install and start the new
+//! version, pass the gate, commit. Once the marker is written, any failure up to the gate leads to
+//! [`go_back`].
 
 use super::command::{self, LONG, SHORT};
 use super::gate::{self, Before, RUNTIME};
@@ -85,7 +86,8 @@ fn return_of(installed: &str, last: Option<Marker>) -> Result<Marker, UpdateErro
     }
 }
 
-/// Checks everything that can refuse an update, before anything changes. Returns the size of the new version.
+/// Checks for every reason to refuse the update, before anything changes. Returns the size of the new
+/// version.
 fn admit(layout: &Layout, marker: &Marker) -> Result<u64, UpdateError> {
     if let Some(unfinished) = Marker::unfinished(layout)?.filter(|marker| !marker.phase.is_final()) {
         return Err(UpdateError::Unfinished(unfinished));
@@ -147,7 +149,8 @@ fn stop_motors(layout: &Layout) -> Result<(), UpdateError> {
     if stopped.ok() { Ok(()) } else { Err(UpdateError::Moving(stopped.error_output())) }
 }
 
-/// Goes back to the marker's goal on a running machine.
+/// Goes back to the marker's goal version on a running machine. (At boot, `recover` only restores that
+/// version.)
 pub fn go_back(layout: &Layout, mut marker: Marker, before: &Before, why: Why) -> Result<Ended, UpdateError> {
     // Release the reserve first: on a full disk not even the marker could be written.
     state::remove(&layout.reserve())?;
@@ -210,7 +213,7 @@ pub fn close(layout: &Layout, marker: &Marker) -> Result<(), UpdateError> {
     history::note(layout, event)?;
     state::remove(&layout.staged())?;
     marker.close(layout)?;
-    // Without a marker the net does nothing; the next update removes what a power cut leaves of it here.
+    // Without a marker the net does nothing. If the power fails here, the next update removes its remains.
     net::take_down(layout)?;
     prune(layout, marker);
     Ok(())

@@ -13,15 +13,16 @@ use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 const LEAP_M: f64 = 0.25;
 /// The rim of the cone, radians from its axis: 15 degrees for an HC-SR04.
 const RIM_RAD: f64 = 0.26;
-/// There is no obstacle within this angle of the axis, radians, that is nearer than the echo by at least this
-/// distance, metres: the angle is less than the rim's, the distance more than the noise.
+/// Up to this angle from the axis, radians, the sonar surely sees an obstacle: the rim's angle is larger.
 const SURE_RAD: f64 = 0.17;
+/// A place within [`SURE_RAD`] that is nearer than the echo by more than this, metres, is free: the noise is
+/// smaller.
 const SURE_M: f64 = 0.07;
-/// A turn of at least this much since the last echo of an obstacle shows on which side it left the cone,
+/// A turn of at least this much between two echoes shows on which side an obstacle entered or left the cone,
 /// radians: a tenth of a second of a gentle bend. After a smaller turn it may be on either side.
 const TURNED_RAD: f64 = 0.02;
-/// The robot forgets a place after this distance, metres: a tenth of it, the error of dead reckoning from
-/// commands, is the width of a robot.
+/// The robot forgets a place after driving this distance, metres: the error of dead reckoning from commands
+/// is a tenth of the distance, and by then about the width of the robot.
 const KEPT_M: f64 = 1.5;
 /// Clearance between the body and a place, metres: a fifth of the width of the robot.
 const AIR_M: f64 = 0.025;
@@ -66,7 +67,7 @@ pub struct Beside {
 
 impl Beside {
     /// Nothing remembered so far. `within`: how near an obstacle must have been to be remembered, metres;
-    /// with 0, none is.
+    /// with 0, no obstacle is remembered.
     pub fn new(within: f64, body: Body) -> Beside {
         Beside { within, body, last: None, places: heapless::Deque::new() }
     }
@@ -79,7 +80,7 @@ impl Beside {
         }
     }
 
-    /// Forgets all.
+    /// Forgets everything.
     pub fn forget(&mut self) {
         self.last = None;
         self.places.clear();
@@ -113,7 +114,7 @@ impl Beside {
         !self.places.iter().any(|place| self.sweeps(pose.sees(place.at), curvature, way))
     }
 
-    /// Whether the body sweeps over `place` (ahead, left of the rear axle).
+    /// Whether the body sweeps over the place `x` metres ahead of the rear axle and `y` metres to its left.
     fn sweeps(&self, [x, y]: [f64; 2], curvature: f64, way: f64) -> bool {
         let Body { front, half } = Body { front: self.body.front + AIR_M, half: self.body.half + AIR_M };
         if curvature.abs() < STRAIGHT {
@@ -130,8 +131,8 @@ impl Beside {
         from_middle > inner && from_middle < outer && round > 0.0 && round < reach + way / radius
     }
 
-    /// Forgets places in the middle of the cone nearer than `range`: the sonar would have seen an obstacle
-    /// there.
+    /// Forgets places in the middle of the cone that are nearer than `range`: the sonar would have seen an
+    /// obstacle there.
     fn clear_sight(&mut self, range: f64, pose: OdometryPose) {
         for _ in 0..self.places.len() {
             let Some(place) = self.places.pop_front() else { return };
@@ -139,7 +140,7 @@ impl Beside {
             let (x, distance) = (x - self.body.front, (x - self.body.front).hypot(y));
             let free = x > 0.0 && libm::atan2(y, x).abs() < SURE_RAD && distance < range - SURE_M;
             if !free {
-                let _ = self.places.push_back(place); // there is room: it was just taken out
+                let _ = self.places.push_back(place); // there is room: a place was just taken out
             }
         }
     }
@@ -192,12 +193,12 @@ mod tests {
 
     #[test]
     fn obstacle_out_of_the_cone_is_avoided_until_passed_or_expired() {
-        // It turned to the right, so the lost obstacle is on the left: 0.6 m ahead and 0.15 m to the side.
+        // The robot turned right, so the lost obstacle is on the left: 0.6 m ahead and 0.15 m to the side.
         let mut beside = after(&[[0.65, -0.05, 0.1], [0.6, 0.0, 0.05], [1.5, 0.0, 0.0]]);
         assert!(beside.is_clear(at(0.0, 0.0), 0.0, 1.0), "straight on is clear");
-        assert!(beside.is_clear(at(0.0, 0.0), -1.0, 1.0), "so is the right");
-        assert!(!beside.is_clear(at(0.0, 0.0), 0.5, 0.6), "the left is not");
-        assert!(beside.is_clear(at(0.0, 0.0), 0.5, 0.2), "unless for a short distance");
+        assert!(beside.is_clear(at(0.0, 0.0), -1.0, 1.0), "the right is clear");
+        assert!(!beside.is_clear(at(0.0, 0.0), 0.5, 0.6), "the left is not clear");
+        assert!(beside.is_clear(at(0.0, 0.0), 0.5, 0.2), "a short distance to the left is clear");
         assert!(!beside.is_clear(at(0.55, 0.0), LOCK, 0.2), "its front sweeps over it");
         assert!(beside.is_clear(at(0.55, 0.0), -LOCK, 0.2));
         assert!(beside.is_clear(at(0.85, 0.0), LOCK, 0.2), "it is behind the rear axle");
@@ -213,7 +214,7 @@ mod tests {
         let sides = |beside: &Beside| [LOCK, -LOCK].map(|side| beside.is_clear(at(0.45, 0.0), side, 0.2));
         assert_eq!(sides(&beside), [false, false]);
         beside.look(1.5, at(0.0, 0.25));
-        assert_eq!(sides(&beside), [true, false], "it looked to the left");
+        assert_eq!(sides(&beside), [true, false], "the sonar has looked to the left");
     }
 
     #[test]
@@ -225,7 +226,7 @@ mod tests {
         beside.touched(at(0.0, 0.0));
         assert!(free(&beside), "nothing else is known any more");
         assert!(!beside.is_clear(at(0.0, 0.0), LOCK, 0.1) && !beside.is_clear(at(0.0, 0.0), 0.0, 0.1));
-        assert!(!beside.is_clear(at(-0.05, 0.0), -LOCK, 0.2), "a little back is not enough to turn");
+        assert!(!beside.is_clear(at(-0.05, 0.0), -LOCK, 0.2), "backing a little is not enough for a turn");
         assert!(beside.is_clear(at(-0.15, 0.0), -LOCK, 0.2) && beside.is_clear(at(-0.15, 0.0), LOCK, 0.2));
     }
 }

@@ -4,12 +4,12 @@
 use crate::decision::motion::OdometryPose;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
-/// Length of a piece, metres: two control periods of a PiCar-X at full speed. The steering changes by a
-/// twentieth of its range over a piece; shorter pieces would cost memory and add nothing.
+/// Length of a piece, metres: two control periods of a PiCar-X at full speed. At that speed the steering
+/// changes by at most a twentieth of full lock over a piece; shorter pieces would only cost memory.
 const PIECE_M: f64 = 0.01;
-/// Rounding may leave a remainder of this length, metres; it does not count as a piece.
+/// A piece that rounding makes shorter than [`PIECE_M`] by up to this, metres, still counts as a piece.
 const LEAST_M: f64 = 1e-9;
-/// Maximum number of pieces: 4 m in all, and no retreat is longer.
+/// Maximum number of pieces: 4 m in all, so no retreat is longer.
 const PIECES: usize = 400;
 /// The longest path that it can record, metres.
 pub const LONGEST_M: f64 = PIECE_M * PIECES as f64;
@@ -29,7 +29,7 @@ pub struct Path {
     /// The length of the next, unfinished piece, metres, and the steering on it.
     open: f64,
     steering: f32,
-    /// Maximum number of pieces of this robot.
+    /// Maximum number of pieces for this robot.
     most: usize,
 }
 

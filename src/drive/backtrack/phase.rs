@@ -8,11 +8,11 @@ use crate::base::time::Instant;
 ///
 /// ```text
 ///   Following -- 1 near --> Passing -- 2 past --> Turning (a little)
-///   any       -- 3 back --> Backing -- 4 turn --> Turning (away)     (also by itself, at an edge or stuck)
-///   Passing, Backing: 5 go on --> Following       (nothing was near, or it is gone)
+///   any       -- 3 back --> Backing -- 4 turn --> Turning (away)     (3: also at an edge or if stuck)
+///   Passing, Backing: 5 go on --> Following       (nothing was near, or another rule forbids forwards)
 ///   Turning:          6 end   --> Following       (turned enough, or tried for long enough)
-///                     7 wait  --> Backing         (a reflex forbids forwards again)
-///   any but Turning:  8 go round --> Turning      (the field wants to reverse, no path leads back)
+///                     7 wait  --> Backing         (a reflex forbids forwards again, or there is no room)
+///   any but Turning:  8 go round --> Turning      (the robot should back off, but no path leads back)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Phase {
@@ -23,7 +23,8 @@ pub enum Phase {
     Passing,
     /// The robot backs off, or waits at the edge or obstacle.
     Backing {
-        /// An edge or an obstacle was active in this phase: a turn follows.
+        /// A turn follows: an edge or obstacle rule was active, the robot was stuck, or it was passing or
+        /// turning before.
         due: bool,
     },
     /// The robot drives forwards and turns to one side.
@@ -52,7 +53,7 @@ pub struct Scene {
     pub near: bool,
     /// An edge rule is active.
     pub edge: bool,
-    /// The robot is stuck: it drives forwards, but the sonar's echo does not change.
+    /// The robot is stuck: its commands are forwards, but the sonar's echo does not change.
     pub stuck: bool,
     /// The robot has backed off as far as needed this time, or as far as it can.
     pub enough: bool,
@@ -60,7 +61,7 @@ pub struct Scene {
     pub turn_rad: f32,
     /// Heading by dead reckoning, radians.
     pub heading: f64,
-    /// The slot.
+    /// Start of the slot.
     pub slot: Instant,
 }
 
@@ -98,7 +99,8 @@ impl Phase {
         Phase::Turning { from: scene.heading, since: scene.slot, by }
     }
 
-    /// 6: a turn ends when it has turned enough, or has tried for long enough. 7: it waits for the reflexes.
+    /// 6: a turn ends when the robot has turned enough, or has tried for long enough. 7: it backs off again
+    /// if a reflex forbids driving forwards or the turn is not clear.
     fn turn_on(self, scene: &Scene, plan: &BackingPlan) -> Phase {
         let Phase::Turning { from, since, by } = self else { return self };
         let turned = (scene.heading - from).abs() >= f64::from(by);
@@ -195,7 +197,7 @@ mod tests {
         let found = phases(&[stuck, lost, lost, late, late]);
         let turned = [turning(0.0, 0), turning(0.0, 0), Phase::Following, turning(0.0, 5_000)];
         assert_eq!(found[0], Phase::Backing { due: true });
-        assert_eq!(found[1..], turned, "and again, as long as the field wants it");
+        assert_eq!(found[1..], turned, "it turns again, as long as the field wants to reverse");
     }
 
     #[test]
@@ -207,7 +209,7 @@ mod tests {
         let little = Phase::Turning { from: 0.1, since: at(10), by: PLAN.pass_rad };
         assert_eq!(found, [Phase::Passing, Phase::Passing, little, little, Phase::Following]);
         let edge = Scene { forward: false, edge: true, ..FREE };
-        assert_eq!(phases(&[near, edge])[1], Phase::Backing { due: true }, "an edge is nearer");
+        assert_eq!(phases(&[near, edge])[1], Phase::Backing { due: true }, "an edge has priority");
         let waits = Scene { forward: false, ..FREE };
         assert_eq!(phases(&[near, waits])[1], Phase::Following, "something else forbids driving on");
         let back = Scene { wants_back: true, ..FREE };

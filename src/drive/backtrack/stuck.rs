@@ -1,16 +1,15 @@
-//! Detects a stuck robot: it commands its motors forwards and the sonar's echo does not change. A robot that
-//! drives along a wall sees the wall at the rim of its cone at a constant distance, so only a long distance
+//! Detects a stuck robot: its commands are forwards and the sonar's echo does not change. A robot that drives
+//! along a wall sees the wall at the rim of the sonar's cone at a constant distance, so only a long distance
 //! without a change counts.
 
-/// Echoes of one scene differ by less than this, metres: three times a sonar's noise, and the size of its
-/// steps.
+/// Echoes of one scene differ by at most this, metres: three times a sonar's noise, and its resolution.
 const SAME_M: f64 = 0.01;
-/// The robot counts as stuck when its commands have moved it this far forwards without a change of the echo,
-/// metres: twelve seconds at a PiCar-X's pace. With half a metre, every robot that followed a wall of a room
-/// of 4 m by 3 m backed off for no reason, again and again.
+/// The robot counts as stuck when its commands should have moved it this far forwards without a change of the
+/// echo, metres: twelve seconds at a PiCar-X's pace. With half a metre, every robot that followed a wall in a
+/// room of 4 m by 3 m backed off for no reason, again and again.
 const WAY_M: f64 = 2.5;
-/// Echoes from farther away than this are not used, metres: the far end of a large room, or nothing at all,
-/// may return an echo that does not change.
+/// Echoes from farther away than this restart the count, metres: the far end of a large room, or nothing at
+/// all, may return an echo that does not change.
 const FAR_M: f64 = 2.0;
 
 /// The distance driven while the echo has stayed the same.
@@ -67,6 +66,6 @@ mod tests {
         assert!(!stuck_after((0..60).map(|_| (0.05, None))), "no echo that can be trusted");
         let back = |step| if step == 30 { -0.01 } else { 0.05 };
         assert!(!stuck_after((0..60).map(|step| (back(step), Some(1.0)))), "it drove back in between");
-        assert!(!stuck_after((0..500).map(|_| (0.0, Some(1.0)))), "it stands");
+        assert!(!stuck_after((0..500).map(|_| (0.0, Some(1.0)))), "it stands still");
     }
 }

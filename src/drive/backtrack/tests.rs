@@ -1,4 +1,4 @@
-//! The stage on the desk robot's plan, without a tick: how it changes requests.
+//! How the backtrack stage changes requests: on the `sim` board, without a tick.
 
 use super::*;
 use crate::base::command::Command;
@@ -17,7 +17,7 @@ fn desk() -> Board {
     crate::deploy::board::built_in("sim").expect("it is built in").expect("and sound").board
 }
 
-/// The stage, given a command each slot.
+/// Test rig: runs the backtrack stage with one command per slot.
 struct Rig {
     board: Board,
     backtrack: Backtrack,
@@ -36,7 +36,7 @@ impl Rig {
         Rig { backtrack: Backtrack::new(&board), board, slot: 0, shown }
     }
 
-    /// Gives the motors `command` for `slots`.
+    /// Gives the motors `command` for this many slots.
     fn drive(&mut self, slots: u64, command: [f32; 3], unconfirmed: Option<Span>) {
         for _ in 0..slots {
             self.slot += 1;
@@ -101,7 +101,7 @@ fn reverse_request_gets_the_paths_steering_and_keeps_its_drive() {
     let back = rig.ask(BACK, ARMED, FREE).0;
     assert!(back[STEERING] < -0.2, "{back:?}");
     assert!(back[LEFT] > -0.4, "it waits for its wheels: {back:?}");
-    assert!(near(rig.ask([0.3, 0.3, 0.9], ARMED, FREE).0, [0.3, 0.3, 0.9]), "forwards is the field's");
+    assert!(near(rig.ask([0.3, 0.3, 0.9], ARMED, FREE).0, [0.3, 0.3, 0.9]), "forward requests are unchanged");
     let counters = rig.backtrack.counters().expect("it counts");
     assert_eq!((counters.times, counters.turns), (1, 0));
     assert!((0.15..0.2).contains(&counters.metres), "{counters:?}");
@@ -114,7 +114,7 @@ fn robot_returns_to_its_start_over_the_cusps_of_its_path() {
     let mut rig = Rig::new(0.0);
     rig.armed();
     let mut wheels = 0.0_f32;
-    // As the arbiter does: 2.5 of full lock a second.
+    // Slews the steering as the arbiter does: by 2.5 times full lock per second.
     let mut go = |rig: &mut Rig, [left, right, steering]: [f32; 3]| {
         wheels += (steering - wheels).clamp(-0.025, 0.025);
         rig.drive(1, [left, right, wheels], CONFIRMED);
@@ -169,9 +169,9 @@ fn arming_trusts_a_short_path_and_disarming_drops_the_rest() {
     rig.ask(BACK, Mode::Disarmed, FREE); // a person may now carry it elsewhere
     rig.drive(20, [0.0; 3], CONFIRMED);
     rig.ask(BACK, Mode::Armed { since: at(10 * rig.slot) }, FREE);
-    rig.drive(50, [-0.5, -0.5, 0.0], CONFIRMED); // 0.125 m less what it takes to gain speed
+    rig.drive(50, [-0.5, -0.5, 0.0], CONFIRMED); // 0.125 m, minus what it loses while it gains speed
     let again = Mode::Armed { since: at(1_200) };
-    assert!(rig.ask(BACK, again, FREE).1.backward > 0.0, "the whole path is allowed");
+    assert!(rig.ask(BACK, again, FREE).1.backward > 0.0, "the trusted path is not used up");
 }
 
 #[test]
@@ -191,13 +191,13 @@ fn it_turns_away_from_the_dark_side_or_to_its_kept_side() {
         rig.slot += 400;
         let steering = if side > 0.0 { 0.2 } else { 0.0 }; // not back to the edge
         let over = rig.ask([0.1, 0.1, 0.2], ARMED, FREE).0;
-        assert!(near(over, [0.1, 0.1, steering]), "{dark}: its time is over: {over:?}");
+        assert!(near(over, [0.1, 0.1, steering]), "{dark}: the turn's time is over: {over:?}");
     }
 }
 
 #[test]
 fn turn_blocked_by_an_obstacle_backs_further_and_turns_opposite() {
-    // At an edge it keeps its side, because the edge is on the other side, until nothing else helps.
+    // At an edge it keeps turning to the same side, away from the edge, until three turns have failed.
     for (cause, sides) in [(Cause::Obstacle, [1.0, -1.0, 1.0, -1.0]), (Cause::Cliff, [1.0, 1.0, 1.0, -1.0])] {
         let mut rig = Rig::new(0.0);
         rig.show("range", 0.1);
@@ -264,12 +264,12 @@ fn silent_sonar_stops_the_robot_without_a_turn() {
     rig.armed();
     rig.drive(100, [0.5, 0.5, 0.0], CONFIRMED);
     let ahead = [0.5, 0.5, 0.0];
-    // Its last echo is far away; the worst case of a silent sonar trips the reflex.
+    // The last echo came from far away; the worst case of a silent sonar trips the reflex.
     rig.show("range", 1.5);
     assert_eq!(rig.ask(ahead, ARMED, held(Cause::Obstacle)).1, Restraint::NoForward.limits());
     assert!(near(rig.ask(ahead, ARMED, FREE).0, ahead), "there was nothing to pass");
     rig.ask(BACK, ARMED, held(Cause::Obstacle));
-    assert!(near(rig.ask(ahead, ARMED, FREE).0, ahead), "nor to turn away from");
+    assert!(near(rig.ask(ahead, ARMED, FREE).0, ahead), "there was nothing to turn away from");
 
     rig.show("range", 0.3);
     rig.ask(ahead, ARMED, held(Cause::Obstacle));
@@ -303,9 +303,9 @@ fn an_unchanging_echo_makes_the_robot_back_off() {
     rig.drive(5, [0.5, 0.5, 1.0], CONFIRMED);
     rig.show("range", 1.5);
     rig.ask(ahead, ARMED, FREE);
-    rig.drive(140, ahead, CONFIRMED); // 0.35 m: its front is nearly there
+    rig.drive(140, ahead, CONFIRMED); // 0.35 m: its front has nearly reached the obstacle
     let (left, _) = rig.ask([0.5, 0.5, -1.0], ARMED, FREE);
-    assert!(left[2] > -0.5, "not over what it has just passed: {left:?}");
+    assert!(left[2] > -0.5, "not over the obstacle that has left the cone: {left:?}");
     assert!(near(rig.ask([0.5, 0.5, 1.0], ARMED, FREE).0, [0.5, 0.5, 1.0]), "the other side is free");
 }
 
@@ -331,7 +331,7 @@ proptest! {
         let mut rig = Rig::new(0.1);
         rig.armed();
         let mut stands = 0.1_f64;
-        let mut motion = Odometer::new(MotionModel::of(&rig.board).expect("it states it"));
+        let mut motion = Odometer::new(MotionModel::of(&rig.board).expect("a motion model"));
         for (drive, steering, slots, what) in stretches {
             for _ in 0..slots {
                 let verdict = match what {

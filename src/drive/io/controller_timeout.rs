@@ -1,7 +1,7 @@
 //! Measures how long the motors' controller has not answered. It measures time instead of counting calls,
 //! because the number of calls depends on how the robot drives: a robot that drives straight on writes a
-//! register only now and then; another may fail three times within one brush spark. Pure: `i2c.rs` decides
-//! what happens after a timeout.
+//! register only now and then; in another, three calls may fail within one brush spark. Pure: `i2c.rs`
+//! decides what happens after a timeout.
 
 use crate::base::time::{Instant, Span};
 use crate::hardware::device::DeviceFault;
@@ -21,7 +21,8 @@ pub(super) struct ControllerTimeout {
 }
 
 impl ControllerTimeout {
-    /// A controller that may fail to answer for `timeout`, while the motors continue with their last command.
+    /// A controller that may fail to answer for up to `timeout`; the motors meanwhile continue with their
+    /// last command.
     pub fn new(timeout: Span) -> ControllerTimeout {
         ControllerTimeout { timeout, calls: 0, since: Instant::ZERO, on_bus: false }
     }

@@ -21,7 +21,7 @@ pub struct SenseCounters {
     pub edges_lost: AtomicU64,
     /// Edges that the kernel dropped because they were not read in time.
     pub edge_overruns: Arc<AtomicU64>,
-    /// How often a line had so many edges that its thread polled only its level for a while.
+    /// How often the lines had so many edges that their thread only polled levels for a while.
     pub edge_storms: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ pub struct BusCounters {
     pub name: String,
     /// Transfers that failed for good, after their retries.
     pub failures: AtomicU64,
-    /// Transfers that were retried.
+    /// Retries of failed transfers.
     pub retries: AtomicU64,
     /// How often the motors' controller was set up (including the first time); on a bus without one, how
     /// often the bus was restarted.

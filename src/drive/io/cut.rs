@@ -1,11 +1,11 @@
 //! Stops the motors through their line while their bus hangs. A transfer cannot be interrupted: an adapter
-//! with a timeout of 20 ms may take 160 (`plan::OwnTime`) or stretch a clock forever. Meanwhile a halt
-//! waits, and the motors keep obeying an expired command.
+//! with a timeout of 20 ms may take 160 ms (`plan::OwnTime`), or forever if a device stretches the clock.
+//! Meanwhile a halt waits, and the motors keep obeying an expired command.
 //!
-//! The bus thread records each transfer and how long the motors may obey. The [`Cutter`] thread checks these
-//! records while the motors may move, and switches their lines off once a stop is overdue. Both threads share
-//! the lines under a lock, which the bus thread never holds during a transfer. After a cut the bus thread
-//! sets everything up again, which switches the lines on.
+//! The bus thread records each transfer and how long the motors may obey their command. The [`Cutter`] thread
+//! checks these records while the motors may move, and switches their lines off once a stop is overdue. Both
+//! threads share the lines under a lock, which the bus thread never holds during a transfer. After a cut the
+//! bus thread sets everything up again, which switches the lines on.
 
 use super::counters::{BusCounters, count};
 use super::halt::Halt;
@@ -17,16 +17,17 @@ use crate::system::executor::{Waker, Worker};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A transfer counts as hung if it takes longer than this plus the time of its bits: the kernel counts its
-/// timeouts in this unit.
+/// A transfer counts as hung if it takes longer than this plus the time of the longest transfer's bits: this
+/// is the unit of the kernel's transfer timeouts.
 const HANGS: Span = Span::from_millis(10);
-/// Bits of the longest transfer: an inertial sensor's has 17 bytes of nine bits, doubled for a slow chip.
+/// Bits of the longest transfer: an inertial sensor's has 17 bytes of nine bits each; twice that for a slow
+/// chip.
 const LONGEST_BITS: u64 = 17 * 9 * 2;
 /// Interval between checks while a stop waits.
 const CHECK_EVERY: Span = Span::from_millis(5);
-/// Checks after the run's end, while the motors' thread may still hang in its last call: 400 ms in all, so
-/// that even a slow last check ends before `executor::END_PATIENCE`, after which nothing waits for that
-/// thread.
+/// Number of checks after the end of the run, while the motors' thread may still hang in its last call. They
+/// take 400 ms in all, so that even a slow last check ends before `executor::END_PATIENCE`, after which
+/// threads that have not ended are abandoned.
 const LAST_CHECKS: u32 = 80;
 
 /// What the bus thread records for the cutter. One per robot.
@@ -34,7 +35,7 @@ const LAST_CHECKS: u32 = 80;
 pub struct InFlight {
     /// Holds the start of the transfer in progress.
     halt: Arc<Halt>,
-    /// Time from which the motors must not move; [`Instant::NEVER`]: they are known to be stopped.
+    /// Time from which on the motors must not move; [`Instant::NEVER`]: they are known to be stopped.
     stop_due: AtomicU64,
     /// How often the lines were cut, and the time of the last cut in nanoseconds.
     cuts: AtomicU64,
@@ -132,7 +133,7 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// Cuts `stops` of `lines`; counts in `counters`.
+    /// A cutter for the lines `stops` among `lines`; it counts its cuts in `counters`.
     pub fn new(
         lines: &SharedLines,
         stops: Vec<StopLine>,
@@ -148,8 +149,7 @@ impl Cutter {
             && (self.in_flight.halt.is_pending() || self.in_flight.stop_due() <= now)
     }
 
-    /// Cuts if a stop waits for a transfer that hangs. A line that cannot be set is tried again at the next
-    /// check.
+    /// Cuts if a stop waits for a transfer that hangs. If no line can be set, tries again at the next check.
     fn check(&self, now: Instant) {
         if !self.stop_overdue(now) || !self.in_flight.hangs(now) {
             return;
@@ -162,7 +162,7 @@ impl Cutter {
         if any {
             self.in_flight.cut_at.store(now.as_nanos(), Ordering::Relaxed);
             self.in_flight.stop_at(Instant::NEVER); // until the bus thread says otherwise
-            self.in_flight.cuts.fetch_add(1, Ordering::Release); // after the lines: see `I2cWorker::notice_cut`
+            self.in_flight.cuts.fetch_add(1, Ordering::Release); // after the lines: `I2cWorker::notice_cut`
             count(&self.counters.cuts);
         }
     }
@@ -181,7 +181,7 @@ impl Worker for Cutter {
 
     fn publish(&mut self, _clock: &dyn Clock) {}
 
-    /// The motors' thread makes its last call at the same time, and its bus may hang in it.
+    /// The motors' thread makes its last call at the same time, and its bus may hang during that call.
     fn finish(&mut self, clock: &dyn Clock) -> bool {
         for _ in 0..LAST_CHECKS {
             if self.in_flight.motors_stopped() {

@@ -1,4 +1,4 @@
-//! A device requests a poll: its line signals that a sample is ready, and its bus thread polls it before
+//! Poll requests by a device: its line signals that a sample is ready, and its bus thread polls it before
 //! devices that are only due.
 
 use crate::system::executor::Waker;

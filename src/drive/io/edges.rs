@@ -1,7 +1,7 @@
-//! The thread of the edge-timed sensors: one ping after another, each measured by kernel (or simulated) edge
-//! stamps. A lost echo costs this thread its timeout and delays no other thread. A module that is still busy
-//! with its last ping gives no reading, so the previous reading ages; the thread checks the module's line
-//! until it falls.
+//! The thread of the edge-timed sensors: one ping after another, each measured by edge timestamps from the
+//! kernel (or the simulation). A lost echo costs this thread its timeout and delays no other thread. A module
+//! that is still busy with its last ping gives no reading, so the previous reading ages; the thread checks
+//! the module's line until it falls.
 
 use super::fast_stop::FastStops;
 use super::halt::Halt;
@@ -15,8 +15,8 @@ use crate::hardware::device::hc_sr04::HcSr04;
 use crate::system::executor::Worker;
 use std::sync::Arc;
 
-/// Interval between checks of a line that is still high: a twelfth of a ping's time, so that the wait for the
-/// end of a pulse adds little to the age of the last reading. A check is one system call.
+/// Interval between checks of a line that is still high: a twelfth of a ping period of 60 ms, so that the
+/// wait for the end of a pulse adds little to the age of the last reading. A check is one system call.
 const CHECK_AGAIN: Span = Span::from_millis(5);
 
 struct Sonar {
@@ -138,14 +138,14 @@ mod tests {
         assert_eq!(
             stamp,
             Ok(Instant::ZERO),
-            "stamped with the ping: the obstacle was there no later than its echo"
+            "stamped with the time of the ping, which is not later than the measurement"
         );
         stepper.run_until(us(130_000));
         assert_eq!(halt.counts().collect::<Vec<_>>(), [(Cause::Obstacle, 1)], "it is the same obstacle");
         assert!(std::iter::from_fn(|| sensed.pop().ok()).all(|reading| reading.value.is_ok()));
     }
 
-    /// A module that holds its line for 200 ms, and later forever.
+    /// A module that holds its line high for 200 ms, and later forever.
     #[test]
     fn held_line_gives_no_reading_until_it_falls() {
         let clock = Arc::new(SimClock::new());

@@ -8,7 +8,7 @@ use crate::system::executor::Waker;
 use crate::system::rt::sync::{Arc, AtomicU64, OnceLock, Ordering};
 
 /// A halt wakes the cutter only if the transfer in progress has taken this long. Most transfers are over by
-/// then, and a second wake-up would delay every stop on a sound bus (by 12 us of 60 on the virtual bench).
+/// then, and a second wake-up would delay every stop on a sound bus (by 12 of 60 us on the virtual bench).
 /// Otherwise the cutter wakes when the command on the wire expires.
 const LONG: Span = Span::from_millis(2);
 
@@ -65,7 +65,7 @@ impl Halt {
         }
     }
 
-    /// Whether the motors' bus thread has not taken the last one yet.
+    /// Whether a halt was raised that the motors' bus thread has not taken yet.
     pub(super) fn is_pending(&self) -> bool {
         self.raised.load(Ordering::Relaxed) != self.taken.load(Ordering::Relaxed)
     }

@@ -55,7 +55,7 @@ pub struct BusParts {
     pub fast_stops: FastStops,
     /// Devices whose lines request polls.
     pub data_ready: Arc<DataReady>,
-    /// Where a reading raises a halt.
+    /// The halt that readings raise.
     pub halt: Arc<Halt>,
     /// Where readings go.
     pub outlet: Outlet,
@@ -183,9 +183,9 @@ impl I2cWorker {
         }
     }
 
-    /// Handles a cut of the motors' lines during a transfer that hung, however it ended: only a set-up
-    /// switches the lines on again. A cut may come after the transfer has ended, even after the set-up. The
-    /// next step notices it, because the cutter counts the cut after it has switched the lines.
+    /// Handles a cut of the motors' lines during a transfer that hung, however that transfer ended: only a
+    /// set-up switches the lines on again. A cut may come after the transfer has ended, even after the
+    /// set-up. The next step notices it, because the cutter counts the cut after it has switched the lines.
     fn notice_cut(&mut self, now: Instant) {
         let cuts = self.wire.in_flight.as_ref().map_or(0, |in_flight| in_flight.cuts().0);
         if cuts == self.cuts {
@@ -201,7 +201,7 @@ impl I2cWorker {
         }
     }
 
-    /// Stops the motors if a halt was raised since the last call. Returns whether one was.
+    /// Stops the motors if a halt was raised since the last call. Returns whether there was a halt.
     fn obey_halt(&mut self, clock: &dyn Clock) -> bool {
         let Some(to) = self.wire.watch.as_mut().and_then(HaltWatch::take) else { return false };
         if let Some(motors) = &mut self.motors {
@@ -217,8 +217,8 @@ impl I2cWorker {
         self.motors.as_ref().map_or(Instant::NEVER, Motors::stop_due)
     }
 
-    /// Performs `action` on the motors, which stops them; it is told whether the bus is down. Records the
-    /// result.
+    /// Performs `action`, which stops the motors; its second argument says whether the bus is down. Records
+    /// the result.
     fn with_motors(
         &mut self,
         clock: &dyn Clock,
@@ -238,7 +238,7 @@ impl I2cWorker {
     }
 
     /// Writes the pending command, frame by frame. A halt drops the rest; a device that requests a poll may
-    /// go first once.
+    /// overtake the command once.
     fn write_command(&mut self, clock: &dyn Clock) {
         let Some(motors) = &mut self.motors else { return };
         let (counters, began) = (self.counters.as_ref(), clock.now());
@@ -290,7 +290,8 @@ impl I2cWorker {
     }
 
     /// Handles the result of a call that began at `began`. A wire failure takes the bus down, and so does a
-    /// motors' controller that fails to answer for too long. Another device that fails alone does not.
+    /// motors' controller that fails to answer for too long or has lost its set-up. Any other device that
+    /// fails alone does not.
     fn account(&mut self, result: Result<(), DeviceFault>, controller: bool, began: Instant, now: Instant) {
         let Err(fault) = result else {
             if controller {
@@ -336,8 +337,8 @@ impl I2cWorker {
         }
     }
 
-    /// While the bus is down: stops motors that are not known to have stopped, before anything that may take
-    /// longer. (A reset itself begins with a stop.)
+    /// One piece of work while the bus is down: the next recovery step or, before any step that may take
+    /// longer, a stop of motors that are not known to have stopped. (A reset itself begins with a stop.)
     fn recover(&mut self, clock: &dyn Clock) {
         let now = clock.now();
         match self.ladder.next(now) {
@@ -369,7 +370,8 @@ impl I2cWorker {
         }
     }
 
-    /// Sets the motors up. On a bus without motors this does nothing; its devices show whether it works.
+    /// Sets the motors up. On a bus without motors this does nothing; whether such a bus works shows in its
+    /// devices.
     fn set_up(&mut self, clock: &dyn Clock) -> Result<(), BusFault> {
         count(&self.counters.set_ups);
         let (Some(motors), counters) = (&mut self.motors, self.counters.as_ref()) else { return Ok(()) };

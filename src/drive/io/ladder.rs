@@ -9,9 +9,10 @@
 //! ```
 //!
 //! A reset stops the motors and then sets everything up from scratch. It counts as successful after a number
-//! of good transfers. A failure before that moves on to the next step, so a bus that only seems to come back
-//! is not reset forever. Pauses between steps grow, and shrink only after a calm period, so steps stay rare
-//! whatever the bus does. Motors that may be running do not wait for a recovery step: `motors.rs` stops them.
+//! of good calls to devices. A failure before that moves on to the next step, so a bus that only seems to
+//! come back is not reset forever. Pauses between steps grow, and start again from zero only if the bus had
+//! not failed for 5 s, so steps stay rare whatever the bus does. Motors that may be running do not wait for
+//! a recovery step: `motors.rs` stops them.
 
 use crate::base::time::{Instant, Span};
 use crate::hardware::bus::Measure;
@@ -28,7 +29,7 @@ pub enum RecoveryStep {
     Rebind,
     /// Switch the devices' supply off.
     RailOff,
-    /// Switch it on again.
+    /// Switch the supply on again.
     RailOn,
     /// Given up, except for an occasional retry.
     Dead,
@@ -69,28 +70,31 @@ impl RecoveryStep {
     }
 }
 
-/// Number of resets before the first stronger step, and after the last one.
+/// Number of resets before the first stronger step.
 const RESETS_FIRST: usize = 2;
+/// Number of further resets at the end of the ladder, before the bus is given up.
 const RESETS_LAST: usize = 5;
-/// Pause between steps, doubled each time up to the longest: a controller that browns out needs its supply
-/// back first, and retrying a dead one must not take up the processor.
+/// Shortest and longest pause between steps. The pause doubles each time: a controller that browns out needs
+/// its supply back first, and retrying a dead one must not take up the processor.
 const FIRST_PAUSE: Span = Span::from_millis(50);
 const LONGEST_PAUSE: Span = Span::from_millis(2_000);
-/// Good transfers after which a bus is up again: a few hundred milliseconds on a working robot.
+/// Successful calls (polls, set-up steps, commands, stops) that end a trial: a few hundred milliseconds on a
+/// working robot.
 const PROOF: u32 = 16;
-/// Pauses start from the shortest again once the bus has worked for this long.
+/// If a bus that was up fails at least this long after its previous failure, pauses start again from zero.
 const CALM: Span = Span::from_millis(5_000);
-/// Retry interval of a dead bus: someone may plug the cable back in.
+/// Retry interval of a dead bus: a loose cable may be plugged in again.
 pub const DEAD_RETRY: Span = Span::from_millis(5_000);
 /// Wait after the supply returns, before the first transfer: the slowest chip in use boots within 50 ms.
 const RAIL_SETTLE: Span = Span::from_millis(100);
-/// Steps of the longest ladder: every measure, with a reset after it.
+/// Number of steps of the longest ladder. The seven in the middle: clear, rebind and the power cycle (off,
+/// on), each with a reset after it.
 const STEPS: usize = RESETS_FIRST + 7 + RESETS_LAST;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Up,
-    /// Set up by `step`; not confirmed yet.
+    /// Set up by `step`; not proven yet.
     Trial {
         step: usize,
         good: u32,
@@ -152,7 +156,7 @@ impl Ladder {
     pub fn is_dead(&self) -> bool {
         matches!(self.state, State::Dead { .. })
     }
-    /// How often the bus was given up.
+    /// How many times the bus was given up.
     pub fn deaths(&self) -> u64 {
         self.deaths
     }
@@ -195,7 +199,7 @@ impl Ladder {
         }
     }
 
-    /// A transfer worked.
+    /// A call to a device succeeded.
     pub fn worked(&mut self) {
         if let State::Trial { good, .. } = &mut self.state {
             *good += 1;
@@ -355,7 +359,7 @@ mod tests {
             steps_taken.push(step);
             ladder.taken(true, now);
             if ladder.is_up() {
-                ladder.worked(); // one good transfer, then it hangs again
+                ladder.worked(); // one good call, then the bus hangs again
                 ladder.failed(now);
             }
         }
@@ -432,8 +436,8 @@ mod tests {
                 state.is_multiple_of(odds)
             };
             let times = live(&mut ladder, 0, &mut fails, 30_000);
-            // Two steps, a measure and its reset, may come without a pause in between; with pauses of 50,
-            // 100, 200 and 400 ms, a second cannot hold more than twenty.
+            // A measure and its reset may follow each other without a pause. With pauses of 50, 100, 200 and
+            // 400 ms between the others, at most twenty steps fit into a second.
             for (first, time) in times.iter().enumerate() {
                 let within = times[first..].iter().take_while(|later| **later < time + 1_000).count();
                 prop_assert!(within <= 20, "{within} steps within a second from {time} ms");

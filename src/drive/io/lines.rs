@@ -1,12 +1,12 @@
-//! The thread of the input lines: buttons, and chip outputs that signal a ready sample. It handles an edge at
-//! once. It also polls levels now and then, so that a lost edge is noticed and counted.
+//! The thread of the input lines: buttons, and chip outputs that signal a ready sample. It handles each edge
+//! at once. It also polls the level of each button periodically, so that a lost edge is noticed and counted.
 //!
-//! A late thread loses no press: it handles pending edges before it polls a level, and it still reports an
-//! edge that arrives after a poll newer than the edge. A press can be lost only if no edge of it is delivered
-//! and it ends before the next poll. The kernel keeps a limited number of edges per handle and drops the
-//! oldest during an edge storm ([`STORM`]); edges also stop when the handle fails. Then only levels remain,
-//! and a press shorter than its button's polling period may fall between two polls. Storms are counted, and
-//! so are levels that changed without an edge.
+//! Even a late thread loses no press: it handles pending edges before it polls a level, and it still reports
+//! an edge that is delivered after a poll newer than the edge. A press can be lost only if none of its edges
+//! is delivered and it ends before the next poll. The kernel keeps a limited number of edges per handle and
+//! drops the oldest during an edge storm ([`STORM`]); edges also stop when the handle fails. Then only
+//! levels remain, and a press shorter than its button's polling period may fall between two polls. Storms
+//! are counted, and so are levels that changed without an edge.
 
 use super::counters::{SenseCounters, count};
 use super::data_ready::DataReady;
@@ -24,9 +24,9 @@ use std::sync::Arc;
 
 /// Longest wait for an edge: a thread told to end reacts within this time.
 const LONGEST_WAIT: Span = Span::from_millis(50);
-/// Edges within [`LONGEST_WAIT`] that are still handled. A pressed button bounces a dozen times; the output
-/// of a chip with a thousand samples a second rises fifty times. More edges mean a floating line, which must
-/// not take up the processor.
+/// Maximum number of edges within [`LONGEST_WAIT`]. In that time, a pressed button bounces a dozen times, and
+/// the data-ready line of a 1 kHz sensor has fifty rising edges. More edges mean a floating line, which must
+/// not take up the processor: edges are then ignored for a while.
 const STORM: u32 = 256;
 
 /// A button and its channel.
@@ -368,8 +368,8 @@ mod tests {
 
     #[test]
     fn a_lost_edge_is_noticed_by_the_level_and_counted() {
-        // The level changes when the fake delivers an edge of another line: here the button's edge never
-        // comes.
+        // Unlike `FakeGpio`, whose levels change with the edges that it delivers, this line changes its
+        // level and delivers no edge.
         struct Lossy {
             clock: Arc<SimClock>,
         }
@@ -429,8 +429,8 @@ mod tests {
         assert_eq!(looks, 5, "the button's level at 0, at the storm, and every 10 ms from then on");
     }
 
-    /// Lines whose edges are delivered only after this many calls: the interrupt is stamped but not delivered
-    /// yet.
+    /// Lines whose edges are delivered only after this many calls: the kernel has stamped an edge but not
+    /// delivered it yet.
     struct Late(FakeGpio, u32);
 
     impl Gpio for Late {
@@ -492,8 +492,8 @@ mod tests {
         let storm = |gpio, from: u64, edges: u64| {
             (0..edges).fold(gpio, |gpio: FakeGpio, nth| gpio.edge(READY, nth % 2 == 0, us(from + 10 * nth)))
         };
-        // Two polls are 17 ms apart. The storm begins at 11 ms, is detected 256 edges later, and ends 50 ms
-        // after that.
+        // Polls are 17 ms apart. The storm begins at 11 ms and is detected 256 edges later. From then on,
+        // edges are ignored for 50 ms.
         let clock = Arc::new(SimClock::new());
         let gpio = storm(FakeGpio::new(clock.clone()).level(BUTTON, true), 11_000, 300);
         let mut rig = rig_every(17, clock, Box::new(gpio));

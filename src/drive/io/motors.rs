@@ -5,8 +5,8 @@
 //! Motors that are not known to have stopped are stopped again every few milliseconds, whatever else happens
 //! on the bus. While writes may get through, the stop is a bus write. A controller that takes its writes in
 //! frames would misread a write after a torn frame and could drive a motor. In that case, and whenever the
-//! bus is down, a line stops the motors, if there is one that works. Without one, the stop is written so that
-//! it also takes effect after a torn frame.
+//! bus is down, a line stops the motors, if there is one and it works. Otherwise, the stop is written so
+//! that it also takes effect after a torn frame.
 
 use super::counters::{BusCounters, count};
 use super::cut::InFlight;
@@ -20,15 +20,17 @@ use crate::system::rt::triple_buffer::Reader;
 use rtrb::Producer;
 use std::sync::Arc;
 
-/// At the end, the stop command is written up to this many times before everything is set up again: brush
-/// noise may spoil one write, but hardly four.
+/// At the end of the run, the stop command is written up to this many times before other ways are tried:
+/// brush noise may spoil one write, but hardly four.
 const LAST_TRIES: u32 = 4;
 
-/// Delay before retrying a failed stop: by then the spark is over, and other devices could use the bus.
+/// Delay before retrying a failed stop: by then the spark is over, and meanwhile other devices can use the
+/// bus.
 const STOP_AGAIN: Span = Span::from_millis(1);
-/// Delay before retrying a failed stop on a bus that is down, until the bus is back or someone intervenes.
-/// Motors run on for no longer than this plus the attempt in progress. Attempts that no device acknowledges
-/// take 0.8 ms with their retries, less than a sixth of the thread's time.
+/// Delay before retrying a failed stop on a bus that is down. Retries continue until the bus is back or a
+/// person intervenes; once the bus is back, motors run on for no longer than this plus the attempt in
+/// progress. An attempt that no device acknowledges takes 0.8 ms with its retries, less than a sixth of the
+/// thread's time.
 const STOP_AGAIN_DOWN: Span = Span::from_millis(5);
 
 /// The motors and their link to the tick.
@@ -64,18 +66,19 @@ pub(super) struct Motors {
     receipt: Option<OnWire>,
     pending: Option<Command>,
     motion: MotorState,
-    /// When the last write reached the motors, if they have not been known to be stopped since.
+    /// When the last write reached the motors; `None` once they are known to be stopped.
     written_at: Option<Instant>,
-    /// The controller takes writes in frames, which a broken transfer tears.
+    /// The controller takes writes in frames, which a broken transfer can tear.
     framed: bool,
-    /// This fault tore a frame: nothing may be written until everything is set up again.
+    /// The fault that tore a frame. Until everything is set up again, only a stop that takes effect at any
+    /// position in a frame may be written.
     torn: Option<DeviceFault>,
-    /// There is no line, or it failed the last time and is not tried first again: waiting for a guard's line
-    /// takes long.
+    /// There is no line, or it failed at the last attempt. It is then not tried first again, because waiting
+    /// for a guard's line takes long.
     line_failed: bool,
     /// Cuts of their line that `written_at` already accounts for.
     cuts: u64,
-    /// Tells the thread that cuts their line how long they may move.
+    /// Tells the thread that cuts their line until when they may move.
     in_flight: Option<Arc<InFlight>>,
     /// Commands for slots up to this one are dropped: they were made without knowing why the motors were
     /// stopped.
@@ -83,8 +86,9 @@ pub(super) struct Motors {
 }
 
 impl Motors {
-    /// Motors in an unknown state, and the halt receiver of their bus thread. `framed`: behind a controller
-    /// that takes writes in frames. `in_flight`: they have a line that is cut while their bus hangs.
+    /// Motors in an unknown state, and the halt receiver of their bus thread. `framed`: they are behind a
+    /// controller that takes writes in frames. `in_flight`: given if they have a line that is cut while
+    /// their bus hangs.
     pub fn new(end: MotorEnd, framed: bool, in_flight: Option<Arc<InFlight>>) -> (Motors, HaltWatch) {
         let MotorEnd { actuators, commands, receipts, halt } = end;
         let motors = Motors {
@@ -166,8 +170,8 @@ impl Motors {
         self.withheld_to = self.withheld_to.max(Some(to));
     }
 
-    /// Counts how long, until `at`, the motors received nothing while they may have been moving; `wrote`: a
-    /// write got through now.
+    /// Records for how long, up to `at`, the motors received nothing although they may have been moving.
+    /// `wrote`: a write has just got through.
     pub fn record_write_gap(&mut self, wrote: bool, at: Instant, counters: &BusCounters) {
         // A cut reached the motors when the line was switched, not when the transfer returned.
         if let Some((cuts, cut)) = self.in_flight.as_ref().map(|in_flight| in_flight.cuts())
@@ -187,8 +191,8 @@ impl Motors {
         self.written_at = (!self.stopped()).then_some(at);
     }
 
-    /// Sets everything up, with the motors stopped. It stops them first; if a line can do that, they are
-    /// known to be stopped from then on, not only from the end of the set-up.
+    /// Stops the motors, then sets everything up. If a line stops them, they are known to be stopped from
+    /// then on; otherwise, only from the end of the set-up.
     pub fn set_up(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
         if !self.stopped() && !self.line_failed && self.hold(ports) {
             self.record_write_gap(false, ports.clock.now(), counters);
@@ -199,7 +203,7 @@ impl Motors {
                 self.go(MotorState::Still);
                 (self.torn, self.line_failed) = (None, false);
             }
-            // How far the set-up got is unknown, and so is whether a line still holds the motors.
+            // It is unknown how far the set-up got and whether a line still holds the motors.
             Err(fault) => {
                 self.torn = self.tears(fault).or(self.torn);
                 self.go(MotorState::Unknown(ports.clock.now()));
@@ -219,7 +223,7 @@ impl Motors {
         self.stop_now(down, ports)
     }
 
-    /// Writes the pending command, or the stop command if it has expired.
+    /// Writes the pending command or, if that has expired, the stop command.
     pub fn write(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
         let Some(command) = self.pending.take() else { return Ok(()) };
         let fresh = ports.clock.now() <= command.valid_until;
@@ -232,8 +236,8 @@ impl Motors {
         };
         let at = ports.clock.now();
         if written.is_err_and(DeviceFault::gave_way) {
-            // The driver does not repeat the frames that it has already written; a halt in the middle drops
-            // the rest.
+            // The write continues in a later step: the driver does not repeat the frames that it has already
+            // written. After a halt, the rest is dropped.
             self.pending = Some(command);
             self.go(MotorState::Unknown(at));
             return written;
@@ -244,7 +248,7 @@ impl Motors {
             Ok(()) if fresh => count(&counters.written),
             Ok(()) => {}
             Err(_) if !fresh => {}
-            // The motors' state is now unknown: the stop is due until a command gets through.
+            // The motors' state is now unknown: a stop is due until it or a command gets through.
             Err(_) => self.go(MotorState::Unknown(at)),
         }
         written
@@ -262,8 +266,9 @@ impl Motors {
         self.stop_now(down, ports)
     }
 
-    /// Stops the motors in whatever way remains, and records whether they stopped. If the bus is `down`, it
-    /// uses a line first, unless the line failed the last time; otherwise, or if no line works, a write.
+    /// Stops the motors in whatever way remains, and records whether they stopped. If the bus is `down`, a
+    /// line is tried before a write; a line that failed at the last attempt is tried only after a write that
+    /// failed. If the bus is up, the stop is only written.
     fn stop_now(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let line_first = down && !self.line_failed;
         if self.motion == MotorState::Held || (line_first && self.hold(ports)) {
@@ -283,8 +288,9 @@ impl Motors {
         Err(fault)
     }
 
-    /// Writes the stop. After a torn frame, the call fails on a bus that is up, which takes the bus down; on
-    /// a bus that is `down`, it writes a stop that takes effect at any position in a frame.
+    /// Writes the stop. After a torn frame, nothing is written on a bus that is up: the fault is returned
+    /// and takes the bus down. On a bus that is `down`, the stop is written so that it takes effect at any
+    /// position in a frame.
     fn write_stop(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         match self.torn {
             Some(fault) if !down => Err(fault),
@@ -293,7 +299,7 @@ impl Motors {
         }
     }
 
-    /// Whether a line holds the motors now.
+    /// Stops the motors by a line, if one works. Returns whether a line holds them now.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let held = self.actuators.hold(ports);
         self.line_failed = !held;
@@ -308,7 +314,7 @@ impl Motors {
         Some(fault).filter(|fault| self.framed && fault.needs_reset())
     }
 
-    /// Hands the receipt over.
+    /// Hands the receipt to the tick.
     pub fn confirm(&mut self) {
         if let Some(receipt) = self.receipt.take() {
             // A full ring means that the tick has stopped; a lost receipt is then the smaller problem.

@@ -1,6 +1,6 @@
 //! The polling table of one thread: which device feeds which channels, how often, how long a poll took, and
-//! whether the device must be set up first. It handles a device that fails alone; the ladder handles a bus
-//! that fails.
+//! whether the device must be set up first. A single device that fails is handled here; the ladder handles a
+//! bus that fails.
 
 use super::counters::{DeviceCounters, count};
 use super::fast_stop::FastStops;
@@ -17,13 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const LONGEST_PAUSE: Span = Span::from_millis(2_000);
 /// A device that does not answer gets at most 1/`SHARE` of its thread's time.
 const SHARE: u64 = 8;
-/// Consecutive invalid readings after which a device is lost and is set up again: it may have reset itself.
+/// Consecutive invalid readings after which a device counts as lost and is set up again: it may have reset
+/// itself.
 const INVALID_LIMIT: u32 = 10;
 /// Delay after such a set-up before the next one; it doubles, up to the longest, while set-ups do not help.
 const FIRST_REVIVAL: Span = Span::from_millis(1_000);
 const LONGEST_REVIVAL: Span = Span::from_millis(30_000);
-/// Delay of the next poll of the motors' controller after it did not answer: within a control period it must
-/// be known whether the controller is there, and a spark is over by then.
+/// Delay before the motors' controller is polled again after it did not answer. A spark is over by then, and
+/// whether the controller is still there must be known within a control period.
 const CONTROLLER_AGAIN: Span = Span::from_millis(2);
 
 /// A device and what its thread needs to know about it.
@@ -65,7 +66,7 @@ pub(super) struct BusOutcome {
     pub transfer: Result<(), DeviceFault>,
     /// Whether the device is part of the motors' controller.
     pub controller: bool,
-    /// A reading tripped this stop rule.
+    /// The cause of the stop rule that a reading tripped, if one did.
     pub crossed: Option<Cause>,
 }
 
@@ -93,7 +94,7 @@ impl Polls {
         Polls { polls: plans.into_iter().map(poll).collect(), fast_stops }
     }
 
-    /// The device that is due, the most overdue first.
+    /// The most overdue device, if any is due.
     pub fn due(&self, now: Instant) -> Option<usize> {
         let (place, poll) = self.polls.iter().enumerate().min_by_key(|(_, poll)| poll.due.at)?;
         (poll.due.at <= now).then_some(place)
@@ -108,12 +109,13 @@ impl Polls {
     }
 
     /// Whether a poll of the device at `place` lets a requested poll go first. It never does so twice in a
-    /// row: a chip with a thousand samples a second would leave no time for this device.
+    /// row; otherwise a chip with a thousand samples a second would leave no time for this device.
     pub fn yields(&self, place: usize) -> bool {
         self.polls.get(place).is_some_and(|poll| !poll.needs_set_up && !poll.overtaken)
     }
 
-    /// Another device did not answer: polls the motors' controller next, to see whether it fails too.
+    /// Another device did not answer: makes a poll of the motors' controller due now, to see whether the
+    /// controller fails too.
     pub fn ask_controller(&mut self, now: Instant) {
         if let Some(poll) = self.polls.iter_mut().find(|poll| poll.plan.controller) {
             poll.due.at = poll.due.at.min(now);
@@ -248,8 +250,8 @@ impl Poll {
         (transfer, crossed)
     }
 
-    /// Sets when it is due again. A device with a line is polled on a timer once its line has been silent for
-    /// a period and a half, and then once per period until the line signals again.
+    /// Sets when the device is due again. A device with a line is polled on a timer once its line has been
+    /// silent for a period and a half, and then once per period until the line signals again.
     fn schedule(&mut self, asked: bool, now: Instant, counts: &DeviceCounters) {
         if asked {
             let period = self.plan.period;
@@ -262,8 +264,8 @@ impl Poll {
         self.due.advance(now);
     }
 
-    /// Judges a reading. A device that keeps returning invalid readings is lost until it returns a valid one,
-    /// and is set up again at intervals.
+    /// Judges a reading. A device that keeps returning invalid readings counts as lost until it returns a
+    /// valid one, and is set up again at intervals.
     fn judge(&mut self, valid: bool, now: Instant, counts: &DeviceCounters) {
         self.pause = self.plan.period;
         if valid {

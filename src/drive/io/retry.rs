@@ -15,18 +15,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Pauses before the first and the second retry: for a device that is busy for a moment, and for a brush
 /// spark. Two retries with their pauses take less time than a poll of the slowest chip.
 const PAUSES: [Span; 2] = [Span::from_micros(100), Span::from_micros(300)];
-/// A wait is divided into pieces of this length, each followed by a halt check: a frame of three bytes at 400
-/// kHz.
+/// A wait is divided into pieces of this length, each followed by a check for work that goes first: the wire
+/// time of a three-byte frame at 400 kHz.
 const PIECE: Span = Span::from_micros(100);
 
 /// Number of retries for `fault`. If `fragile`, the chip loses its place in its frames when a transfer breaks
 /// off, and misreads later writes. Then only a transfer that no device acknowledged is retried.
 ///
 /// A lost arbitration breaks a transfer off in this way. The loser releases the wire in the middle of a bit
-/// (UM10204, 3.1.8), and the adapter does not say at which. If it broke off in the address byte, no device
-/// accepted anything; if in one of the three bytes after it, the chip keeps the complete bytes. Three
-/// quarters of a frame's bits follow the address. A Robot HAT has only one master, so something else pulled
-/// the wire low.
+/// (UM10204, 3.1.8), and the adapter does not report which bit. If the transfer broke off in the address
+/// byte, no device accepted anything; if in one of the three bytes after the address, the chip keeps the
+/// complete bytes. Three quarters of a frame's bits follow the address. A Robot HAT's bus has only one
+/// master, so something else pulled the wire low.
 fn retries(fault: BusFault, fragile: bool) -> usize {
     match fault {
         BusFault::Nack => 2,
@@ -41,7 +41,7 @@ fn retries(fault: BusFault, fragile: bool) -> usize {
 /// An adapter that retries its transfers.
 pub(super) struct Retrying<'a> {
     pub i2c: &'a mut dyn I2c,
-    /// Its waits also end at a halt.
+    /// Waits on this clock end early at a halt.
     pub clock: &'a OvertakenClock<'a>,
     pub counters: &'a BusCounters,
     /// Address of the chip that takes writes in frames, if there is one.
@@ -143,8 +143,8 @@ mod tests {
     const HAT: u8 = 0x14;
     const IMU: u8 = 0x68;
 
-    /// The result of one write after `faults` in a row, the number of retries and the time that they took in
-    /// microseconds.
+    /// The result of one write that meets `faults` in a row, the number of retries, and the total
+    /// time, microseconds.
     fn write(address: u8, faults: &[BusFault], works: bool) -> (Result<(), BusFault>, u64, u64) {
         let mut i2c = faults.iter().fold(FakeI2c::new(), |i2c, fault| i2c.fault(address, *fault));
         if works {
@@ -236,7 +236,7 @@ mod tests {
         assert_eq!(bus.write(IMU, &[1]), Err(BusFault::Preempted));
         assert_eq!(bus.read(HAT, &mut [0]), Err(BusFault::Preempted));
         assert_eq!(clock.now(), after(300), "within one piece of the wait");
-        // The stop itself is not overtaken, and neither are its waits.
+        // The stop itself is not overtaken, and its waits are not cut short.
         let mut i2c = FakeI2c::new().fault(HAT, BusFault::Nack).write(HAT, &[1]);
         let through = OvertakenClock { clock: &clock, watch: None, data_ready: None, crossed: None };
         let mut bus = Retrying {

@@ -1,5 +1,5 @@
 //! Copies part of a recording to a new file, message by message, without decoding the slots. A truncated
-//! recording is copied up to the end of its last chunk, and the new file is complete.
+//! recording is copied up to its last complete chunk; the new file itself is complete.
 
 use super::read::{End, ReadError, Reader};
 use super::store::Medium;
@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// Which part is copied, counted from the first slot; starts at the checkpoint before `from`.
+/// Which part is copied. Times count from the recording's first message. The copy starts at the last
+/// checkpoint before `from`, if there is one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep {
     /// Start of the part; `None`: the start of the recording.
@@ -28,7 +29,7 @@ pub struct Copied {
     pub slots: u64,
     /// Time from the first copied slot to the last, seconds.
     pub seconds: f64,
-    /// Time of the first copied slot, seconds after the first slot of the recording.
+    /// Time of the first copied slot, seconds after the first message of the recording.
     pub from_s: f64,
     /// Whether the recording is complete.
     pub whole: bool,
@@ -36,10 +37,10 @@ pub struct Copied {
     pub damage: Option<String>,
 }
 
-/// Why nothing was copied.
+/// Why copying failed.
 #[derive(Debug)]
 pub enum CopyError {
-    /// The recording cannot be read from its start.
+    /// The recording cannot be read, or is damaged before the first copied slot.
     Read(ReadError),
     /// The copy cannot be written.
     Write(io::Error),
@@ -74,8 +75,8 @@ struct Copier<W: Write> {
     /// Channel ids in the recording, each with its id in the copy and its topic.
     channels: BTreeMap<u16, (u16, String)>,
     schemas: BTreeMap<u16, u16>,
-    /// Messages since the last checkpoint, before the part has started; without a checkpoint, since the last
-    /// slot.
+    /// Until the part starts: the messages since the last checkpoint or, without a checkpoint, since the
+    /// last slot. `None` from then on.
     held: Option<Vec<Message>>,
     has_checkpoint: bool,
     first: Option<u64>,
@@ -192,7 +193,7 @@ impl<W: Write> Copier<W> {
                 self.write(&header, &data, Some(header.channel_id) == slots)?;
             }
         } else if !self.has_checkpoint {
-            held.clear(); // without a checkpoint, a replay cannot start before the copied section
+            held.clear(); // without a checkpoint, earlier messages are of no use to a replay
         }
         Ok(true)
     }
@@ -229,7 +230,8 @@ mod tests {
     use crate::drive::record::memory::Memory;
     use crate::drive::record::{FORMAT, METADATA};
 
-    /// A slot each second from 0 to 99 s, with a reading before it; checkpoints before the slots of `at`.
+    /// A slot each second from 0 to 99 s, with a reading before it. A checkpoint comes before the slot of
+    /// each second in `at`.
     fn recording(at: &[u64]) -> Vec<u8> {
         let target = Memory::default();
         let options = WriteOptions::new().compression(None).disable_seeking(true);

@@ -1,4 +1,4 @@
-//! What a recording has written and lost: counted by the threads that handle it, readable by any.
+//! What a recording has written and lost: counted by the threads that handle it, readable by any thread.
 
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,8 +11,9 @@ pub struct RecordingCounts {
     pub(super) bytes: AtomicU64,
     pub(super) files: AtomicU64,
     pub(super) removed: AtomicU64,
-    /// Slots that were put into the queue of the writing thread, and those that it has handled.
+    /// Slots that were put into the queue of the writing thread.
     pub(super) queued: AtomicU64,
+    /// Slots from that queue that the thread has handled.
     pub(super) taken: AtomicU64,
     pub(super) overrun: AtomicU64,
     pub(super) unwritten: AtomicU64,
@@ -46,7 +47,7 @@ pub struct RecordingStatus {
     pub unwritten: u64,
     /// How often writing failed.
     pub failures: u64,
-    /// Checkpoints that were due and are missing: replay after a loss starts at a later one.
+    /// Checkpoints that were due and are missing: after a loss, replay continues only at a later one.
     pub checkpoints_left_out: u64,
     /// Processor time of the writing thread, microseconds.
     pub processor_us: u64,

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// The facts.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// Metadata by key. A replay needs `format` (version of the exact slots), `board` (its name), `digest`
+    /// Metadata by key. A replay needs `format` (version of the slot encoding), `board` (its name), `digest`
     /// (BLAKE3 of its effective values), `auto_arm` (whether the run was allowed to arm by itself),
     /// `simulated`, `rung` (the quality level of every cycle, if it was fixed) and `resumed` (whether the
     /// field started from a saved state). The others are for human readers.
@@ -39,7 +39,7 @@ impl Facts {
         }
     }
 
-    /// Whether its field started from a saved state.
+    /// Whether the run's field started from a saved state.
     pub fn resumed(&self) -> bool {
         self.words.get("resumed").is_some_and(|word| word == "true")
     }

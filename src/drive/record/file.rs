@@ -1,5 +1,5 @@
-//! One MCAP file: its header, the slots, their messages for viewers, its footer. Chunks are not compressed,
-//! so that a truncated file loses at most its last chunk and writing takes little time.
+//! One MCAP file: its header, the slots, their messages for viewers, its footer. A truncated file loses at
+//! most its last chunk. Chunks are not compressed, so that writing takes little time.
 
 use super::facts::Facts;
 use super::image::image;
@@ -19,11 +19,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Size at which a chunk is written, bytes. A power failure loses less than that, because chunks are also
-/// written every second.
+/// Size at which a chunk is written, bytes. A chunk is also written, and synced, every second, so a power
+/// failure loses a second or two.
 const CHUNK: u64 = 256 * 1024;
 
-/// The storage medium, which the MCAP writer writes to and this file syncs; counts the bytes.
+/// The storage medium and the number of bytes written to it. Shared by the MCAP writer, which writes, and
+/// [`McapFile`], which syncs.
 #[derive(Clone)]
 struct Shared(Arc<Mutex<(Box<dyn Medium>, u64)>>);
 
@@ -58,7 +59,7 @@ pub struct McapFile {
 }
 
 impl McapFile {
-    /// Starts a file on `medium`, the `part`th of its run, counted from 0.
+    /// Starts a file on `medium`; `part` is its number within the run, from 0.
     pub fn begin(medium: Box<dyn Medium>, facts: &Facts, part: u64) -> io::Result<McapFile> {
         let medium = Shared(Arc::new(Mutex::new((medium, 0))));
         let options = WriteOptions::new()
@@ -89,7 +90,7 @@ impl McapFile {
         Ok(McapFile { writer, medium, checkpoints, slots, people, topics: Topics::new(facts), sequence: 0 })
     }
 
-    /// Adds a slot, preceded by the checkpoint before it.
+    /// Adds a slot, preceded by its checkpoint if it has one.
     pub fn step(&mut self, step: &Step) -> io::Result<()> {
         if let Some(checkpoint) = &step.checkpoint {
             self.message(self.checkpoints, step.slot.slot.as_nanos(), checkpoint)?;
@@ -142,7 +143,7 @@ impl McapFile {
         self.medium.with(|(medium, _)| medium.sync())
     }
 
-    /// Completes the file, with `entries` as its last metadata.
+    /// Completes the file, with `words` as its last metadata.
     pub fn finish(mut self, words: BTreeMap<String, String>) -> io::Result<()> {
         let end = Metadata { name: format!("{METADATA}.end"), metadata: words };
         self.writer.write_metadata(&end).map_err(of_mcap)?;

@@ -17,7 +17,7 @@ pub struct ImageMessage {
     frame_id: String,
     encoding: String,
     step: u32,
-    /// Width, height, pixels; channels, planes and values.
+    /// Width, height and pixels; cycle, channels, planes and value range.
     #[serde(flatten)]
     pub slices: SlicesMessage,
 }

@@ -1,5 +1,5 @@
-//! Whether the lengths inside an MCAP record fit into the record. The crate `mcap` (0.26) trusts them: it
-//! reserves memory for a text of any length, and panics on an attachment that ends before its checksum.
+//! Checks that the lengths inside an MCAP record fit into the record. The crate `mcap` (0.26) trusts them:
+//! it reserves memory for a text of any length, and panics on an attachment that ends before its checksum.
 //!
 //! Layouts: the MCAP specification, section "Records".
 
@@ -21,7 +21,7 @@ pub(super) fn is_used(opcode: u8) -> bool {
     )
 }
 
-/// Whether all texts of a record that is used end inside it.
+/// Whether everything that a record of a used kind contains ends inside the record.
 pub(super) fn fit(opcode: u8, record: &[u8]) -> bool {
     let mut rest = Some(record);
     match opcode {
@@ -52,7 +52,7 @@ pub(super) fn fit(opcode: u8, record: &[u8]) -> bool {
     rest.is_some()
 }
 
-/// Skips a map of texts, whose length is in bytes.
+/// Skips a map of texts, which is preceded by its length in bytes.
 fn skip_map(rest: &mut Option<&[u8]>) {
     let Some(length) = take_length(rest) else { return };
     let mut map = rest.and_then(|rest| rest.get(..length));
@@ -65,7 +65,7 @@ fn skip_map(rest: &mut Option<&[u8]>) {
     }
 }
 
-/// Skips `count` texts, each with its length before it.
+/// Skips `count` texts, each preceded by its length in bytes.
 fn skip_texts(rest: &mut Option<&[u8]>, count: usize) {
     for _ in 0..count {
         let Some(length) = take_length(rest) else { return };
@@ -79,7 +79,7 @@ fn take_length(rest: &mut Option<&[u8]>) -> Option<usize> {
     length.map(|length| length as usize)
 }
 
-/// Skips `bytes`; `None` if there are fewer.
+/// Skips this many bytes; `rest` becomes `None` if there are fewer.
 fn skip(rest: &mut Option<&[u8]>, bytes: usize) {
     *rest = rest.and_then(|rest| rest.get(bytes..));
 }

@@ -1,5 +1,5 @@
-//! The queue from the slow thread to the writing thread: joins each record with the readings of its slot.
-//! Never waits in real time; in virtual time it waits, so that nothing is lost.
+//! The queue from the non-real-time thread to the writing thread: joins each record with the readings of its
+//! slot. In real time the sender never waits; in virtual time it waits for room, so that nothing is lost.
 
 use super::counts::{RecordingCounts, RecordingStatus};
 use super::writer::{Item, Plan, Writer};
@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Moment};
 
-/// Slots between the slow thread and the writer: forty seconds at 100 Hz. An SD card may pause that long for
-/// its own housekeeping.
+/// Maximum number of items in the queue: forty seconds of slots at 100 Hz, because an SD card may pause that
+/// long for its own housekeeping.
 const QUEUE: usize = 4096;
 
-/// The slow thread's end.
+/// The non-real-time thread's end.
 pub struct RecordSender {
     taken: rtrb::Consumer<Taken>,
-    /// The next reading, which belongs to a later slot.
+    /// A reading that was already taken from the ring but belongs to a later slot.
     next: Option<Taken>,
     checkpoints: Checkpoints,
     taps: Option<(ReadingTap, CheckpointTap)>,
@@ -44,7 +44,7 @@ pub struct FieldCopyTap {
 }
 
 impl FieldCopyTap {
-    /// Whether the recording asks for a copy. The sender of a copy clears the flag.
+    /// The flag that is set while the recording asks for a copy. The sender of a copy clears it.
     pub fn asked(&self) -> Arc<AtomicBool> {
         self.asked.clone()
     }
@@ -64,7 +64,7 @@ pub struct Recording {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Reports that the thread is gone, also after a panic.
+/// Reports that the thread is gone, even after a panic.
 struct Gone(Arc<RecordingCounts>);
 
 impl Drop for Gone {
@@ -75,8 +75,9 @@ impl Drop for Gone {
 }
 
 impl Recording {
-    /// Starts the thread. If a run is recorded from its start, the first file is opened here, so that an
-    /// unusable path is reported before anything moves. `patient`: see [`RecordSender`].
+    /// Starts the thread. If the recording goes to a named file, that file is opened here, so that an
+    /// unusable path is reported before anything moves. `patient`: the sender waits for room in the queue
+    /// instead of losing a slot.
     pub fn start(plan: Plan, patient: bool) -> io::Result<(Recording, RecordSender)> {
         Recording::queued(plan, patient, QUEUE)
     }
@@ -116,7 +117,7 @@ impl Recording {
         self.counts.clone()
     }
 
-    /// Adds the robot's status as it was at `now`. One that does not fit is left out.
+    /// Adds the robot's status as it was at `now`. A status that does not fit into the queue is left out.
     pub fn status(&self, now: Instant, json: String) {
         let _ = self.items.try_send(Item::Status(now.as_nanos(), json)); // the next one follows in a second
     }
@@ -126,8 +127,9 @@ impl Recording {
         let _ = self.items.try_send(Item::Word(key.into(), word));
     }
 
-    /// Ends the file after the run, when its [`RecordSender`] is gone, and waits at most `timeout` for that.
-    /// A [`FieldCopyTap`] may still exist, for example in a thread that hangs.
+    /// Ends the recording after the run, when its [`RecordSender`] is gone: the thread completes the file and
+    /// ends. Waits for that at most `timeout`. A [`FieldCopyTap`] may still exist, for example in a thread
+    /// that hangs.
     pub fn end(mut self, timeout: Duration) -> RecordingStatus {
         let until = Moment::now() + timeout;
         let _ = self.items.send_deadline(Item::End, until); // fails if the thread is gone or the disk hangs
@@ -144,7 +146,7 @@ impl Recording {
 }
 
 impl RecordSender {
-    /// The sending end, which can be taken once.
+    /// The sending ends for readings and checkpoints, which can be taken once.
     pub fn taps(&mut self) -> (ReadingTap, CheckpointTap) {
         self.taps.take().unwrap_or_default()
     }
@@ -171,7 +173,7 @@ impl RecordSender {
         self.pass_slices();
     }
 
-    /// Whether `item` is in the queue.
+    /// Puts `item` into the queue; returns whether it got in.
     fn send(&self, item: Item) -> bool {
         match self.patient {
             true => self.items.send(item).is_ok(),
@@ -187,7 +189,7 @@ impl RecordSender {
         }
     }
 
-    /// The readings that slot number `index` took. Those of slots whose record was lost are dropped.
+    /// The readings that slot number `index` took. Readings of slots whose records were lost are dropped.
     fn readings_of(&mut self, index: u64) -> Vec<Reading> {
         let mut readings = Vec::new();
         while let Some(taken) = self.next.take().or_else(|| self.taken.pop().ok()) {

@@ -4,7 +4,7 @@ use super::Medium;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
-/// Bytes that a test can read while a recorder owns a copy.
+/// Bytes that a test can read while a recorder owns a clone, which shares them.
 #[derive(Clone, Default)]
 pub struct Memory(pub Arc<Mutex<Vec<u8>>>);
 

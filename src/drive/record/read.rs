@@ -13,7 +13,7 @@ use std::fmt;
 use std::io::{self, Read};
 
 /// Longest record or chunk of a file, bytes: this program's chunks end soon after 256 KiB, and a board file
-/// is at most 1 MB. Keeps a file that claims more from using up the memory.
+/// is at most 1 MB. Prevents a file that claims a longer one from exhausting the memory.
 const LONGEST: usize = 16 << 20;
 /// Maximum number of bytes per read from the file.
 const AT_ONCE: usize = 1 << 16;
@@ -47,7 +47,8 @@ pub enum Event {
 pub enum End {
     /// Complete.
     Whole,
-    /// The file is truncated, by a loss of power or a disk failure. Everything before was read.
+    /// The file is truncated, by a loss of power or a disk failure. Everything up to the last complete chunk
+    /// was read.
     Cut,
 }
 
@@ -145,7 +146,7 @@ impl<R: Read> Reader<R> {
         self.at
     }
 
-    /// The next item; `None` at the end. After an error, nothing follows.
+    /// The next item; `None` at the end. After an error, do not call it again.
     pub fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
         while let Some(record) = self.next_record()? {
             if let Some(event) = self.event(record)? {
@@ -155,7 +156,8 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// The next record of the file, after checking that the file is a recording of this program.
+    /// The next record of the file; `None` at the end. Fails if the metadata name another format, or if the
+    /// file ends without the metadata of a run.
     pub(super) fn next_record(&mut self) -> Result<Option<Record<'static>>, ReadError> {
         while self.end.is_none() {
             let event = match self.reader.next_event() {
@@ -173,7 +175,7 @@ impl<R: Read> Reader<R> {
                 Some(Ok(LinearReadEvent::Record { opcode, .. })) if !lengths::is_used(opcode) => continue,
                 Some(Ok(LinearReadEvent::Record { data, opcode })) if !lengths::fit(opcode, data) => {
                     self.end = Some(End::Cut);
-                    let reason = format!("a record of kind {opcode} is shorter than it says");
+                    let reason = format!("a record of kind {opcode} is shorter than its fields claim");
                     return Err(ReadError::Damaged { before: self.at, reason });
                 }
                 Some(Ok(LinearReadEvent::Record { data, opcode })) => {
@@ -345,7 +347,7 @@ mod tests {
             bytes.extend((record.len() as u64).to_le_bytes());
             bytes.extend(record);
             let (_, end) = slots(&bytes);
-            let reason = end.expect_err("it claims more than there is").to_string();
+            let reason = end.expect_err("the record is shorter than its fields claim").to_string();
             assert!(reason.contains(&format!("a record of kind {opcode} is shorter")), "{reason}");
         }
     }

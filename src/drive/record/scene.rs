@@ -1,6 +1,6 @@
-//! The robot from outside, for 3-D panels: body, what its range sensors measure, goal and path, as messages
-//! of the type `foxglove.SceneUpdate` (<https://docs.foxglove.dev/docs/sdk/schemas/scene-update>). Everything
-//! is where the robot believes it to be: metres ahead of and to the left of its start.
+//! An outside view of the robot, for 3-D panels: body, what its range sensors measure, goal and path, as
+//! messages of the type `foxglove.SceneUpdate` (<https://docs.foxglove.dev/docs/sdk/schemas/scene-update>).
+//! Everything is drawn where the robot believes it to be, in metres ahead and to the left of its start.
 
 mod path;
 mod schema;
@@ -27,9 +27,9 @@ const PATHS: Span = Span::from_millis(5_000);
 /// With more range sensors than this, only the far end of each cone is drawn: a ring of 64 would hide the
 /// robot.
 const WHOLE_CONES: usize = 4;
-/// Height at which a body is drawn, and height of a robot of unknown size, metres.
+/// Height of a drawn body, and height above the floor of the arrow that shows the heading, metres.
 const HEIGHT_M: f64 = 0.1;
-/// Length of the arrow for a robot whose board does not state its size, metres.
+/// Length of that arrow for a robot whose board does not state its size, metres.
 const ARROW_M: f64 = 0.3;
 /// Radius of the ball that marks a goal, metres.
 const GOAL_M: f64 = 0.08;
@@ -58,12 +58,12 @@ pub struct Beam {
     pub bearing_deg: f32,
     /// Half its opening angle, degrees.
     pub half_cone_deg: f32,
-    /// A reading of this many metres or more means that it sees nothing.
+    /// A reading of this many metres or more means that the sensor sees nothing.
     pub reach: f32,
 }
 
 impl RobotShape {
-    /// What `board` states.
+    /// The shape of the robot that `board` describes.
     pub fn of(board: &Board) -> RobotShape {
         let motion = board.motion.as_ref();
         let body = motion.and_then(|motion| motion.body);
@@ -90,7 +90,7 @@ pub struct SceneMoment<'a> {
     pub time: Instant,
     /// Where the robot believes it is.
     pub pose: OdometryPose,
-    /// The place that the robot goes to.
+    /// The place that the robot is driving to.
     pub goal: Option<[f64; 2]>,
     /// What the robot is doing about its goal, as text.
     pub doing: &'a str,
@@ -101,8 +101,8 @@ pub struct SceneMoment<'a> {
 pub struct SceneMessages {
     /// The robot, and its path since the last `path`.
     pub scene: Value,
-    /// The whole path, now and then: a viewer that connects late or jumps in a recording shows it within
-    /// five seconds.
+    /// The whole path, once every five seconds, so that a viewer that connects late or jumps in a recording
+    /// shows it after at most that time.
     pub path: Option<Value>,
 }
 
@@ -120,7 +120,8 @@ impl Scene {
         Scene { shape, ..Scene::default() }
     }
 
-    /// The messages for a moment. `range` returns the metres that a sensor measures, if its value is valid.
+    /// The messages for a moment. `range` returns the distance that a sensor measures, metres, if its value
+    /// is valid.
     pub fn messages(
         &mut self,
         moment: SceneMoment<'_>,
@@ -199,7 +200,7 @@ fn goal_ball(entity: Entity, at: [f64; 2], doing: &str) -> Entity {
     let text = json!([{
         "pose": place([at[0], at[1] + TEXT_BESIDE_M], GOAL_M, 0.0),
         "billboard": true,
-        "font_size": 14.0, // of the screen, because it is scale-invariant
+        "font_size": 14.0, // pixels on the screen, because the text is scale-invariant
         "scale_invariant": true,
         "color": colour(RED, 1.0),
         "text": doing,
@@ -219,7 +220,7 @@ fn arrow(at: [f64; 2], heading: f64, length: f64) -> Value {
     }])
 }
 
-/// A drawn item; it replaces the previous one with its name.
+/// A drawn item; it replaces the previous one with the same name.
 pub struct Entity(pub Value);
 
 impl Entity {
@@ -267,7 +268,7 @@ const BLUE: [f64; 3] = [0.0, 0.45, 0.7];
 const YELLOW: [f64; 3] = [0.9, 0.62, 0.0];
 /// Its goal, and places without floor.
 pub const RED: [f64; 3] = [0.84, 0.37, 0.0];
-/// Walls and things.
+/// Walls and objects.
 pub const GREY: [f64; 3] = [0.5, 0.5, 0.5];
 
 /// Lines on the ground, two pixels wide.
@@ -284,7 +285,7 @@ pub fn lines(joined: Lines, points: &[[f64; 2]], rgb: [f64; 3]) -> Value {
     }])
 }
 
-/// A place at `height` metres, turned by `heading` radians.
+/// A pose at `height` metres, turned by `heading` radians.
 pub fn place([x, y]: [f64; 2], height: f64, heading: f64) -> Value {
     let (sin, cos) = (heading / 2.0).sin_cos();
     // An error of one ten-thousandth is a rotation by a hundredth of a degree.

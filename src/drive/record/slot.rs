@@ -1,5 +1,6 @@
 //! A slot as it is recorded: everything that its decisions were based on, in order, and all its decisions,
-//! bit for bit. The encoding is bincode; times are stored as differences from the slot's, which are short.
+//! bit for bit. The encoding is bincode; times are stored relative to the slot's time, because small numbers
+//! take few bytes.
 
 use crate::base::command::{Command, MAX_MOTORS, OnWire, Source};
 use crate::base::frame::{Frame, Reading, Sample};
@@ -21,7 +22,7 @@ pub const FORMAT: u32 = 3;
 /// What a recording keeps of one slot.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The tick's state before the slot; only every few seconds.
+    /// The tick's state before the slot; present only every few seconds.
     pub checkpoint: Option<Vec<u8>>,
     /// The slot.
     pub slot: Slot,
@@ -73,7 +74,7 @@ pub struct Slot {
     pub valid_until: Instant,
     /// What decided the command.
     pub source: Source,
-    /// The motors in use.
+    /// Values of the motors in use.
     pub motors: Vec<f32>,
 }
 
@@ -93,7 +94,7 @@ pub struct FieldRecord {
     pub quality: QualityLevel,
     /// Why the engine did not run, as text; `None`: it ran.
     pub state: Option<String>,
-    /// Where the time was spent, if a device computed it.
+    /// Where the time was spent, if a device computed the cycle.
     pub times: Option<DeviceTimes>,
     /// The link to a remote brain, if the field has one.
     pub link: Option<LinkHealth>,
@@ -165,7 +166,7 @@ impl Slot {
         Ok(read)
     }
 
-    /// Each time, relative to the slot's own.
+    /// Applies `change` to each time that is stored relative to the slot's own.
     fn times(&mut self, mut change: impl FnMut(&mut Instant)) {
         [&mut self.began, &mut self.ended, &mut self.valid_until].into_iter().for_each(&mut change);
         self.readings.iter_mut().for_each(|reading| change(&mut reading.stamp));
@@ -229,7 +230,8 @@ fn lengthened(values: &[f32]) -> Option<[f32; MAX_MOTORS]> {
     Some(whole)
 }
 
-/// Maps small differences of either sign to small numbers: 0, -1, 1, -2, 2 become 0, 1, 2, 3, 4.
+/// Zigzag encoding, which maps small differences of either sign to small numbers: 0, -1, 1, -2, 2 become 0,
+/// 1, 2, 3, 4.
 fn folded(distance: u64) -> u64 {
     let signed = distance as i64;
     ((signed << 1) ^ (signed >> 63)) as u64

@@ -1,5 +1,5 @@
 //! Where recordings are stored: one named file, or a folder of numbered files whose oldest are deleted.
-//! Numbers continue from run to run; the calendar clock is not used, because a robot's may be wrong.
+//! Numbers continue from run to run; the wall clock is not used, because a robot's may be wrong.
 
 use crate::base::time::Span;
 use std::fs::{File, OpenOptions};
@@ -48,7 +48,7 @@ pub struct Quota {
     pub file: u64,
     /// Age of a file at which a new one is started.
     pub age: Span,
-    /// Size of all recordings in the folder together, bytes; at least two files remain.
+    /// Maximum size of all recordings in the folder together, bytes; the newest two files always remain.
     pub total: u64,
 }
 

@@ -12,13 +12,13 @@ pub enum Topic {
     Frame,
     /// The commands for the motors.
     Command,
-    /// Mode of the robot, and who requested it.
+    /// Mode of the robot, its reasons, and what was requested.
     Mode,
-    /// Reflexes with their causes, when they trip and clear.
+    /// Causes of reflexes, when they trip and clear, and the limits.
     Reflex,
     /// Quality level.
     Quality,
-    /// Lateness of the loop, by part.
+    /// The loop's release lateness, execution time and time to the wire, and slots lost.
     Lateness,
     /// The field's newest answer, and its times.
     Field,
@@ -26,9 +26,9 @@ pub enum Topic {
     Status,
     /// Resources that the process uses, and what the recording has lost.
     Process,
-    /// The robot from outside, for 3-D panels.
+    /// An outside view of the robot, for 3-D panels.
     Scene,
-    /// The way that the robot came, for 3-D panels.
+    /// The path that the robot has driven, for 3-D panels.
     Path,
     /// Slices through the field, for image panels.
     Slices,

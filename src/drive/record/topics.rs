@@ -1,5 +1,5 @@
-//! The messages of the channels for viewers, as JSON. Values come ten or twenty times a second, events when
-//! they happen; the exact slots have a channel of their own.
+//! The messages of the channels for viewers, as JSON. Values are sent five to twenty times a second, events
+//! when they happen; the complete slots have a channel of their own.
 
 use super::facts::Facts;
 use super::scene::{Scene, SceneMessages, SceneMoment};
@@ -20,9 +20,9 @@ use std::collections::BTreeMap;
 const FIGURES: Span = Span::from_millis(100);
 /// Interval between messages about the commands.
 const COMMANDS: Span = Span::from_millis(50);
-/// Interval between messages about the scene: a message is ten times as long as one about the field.
+/// Interval between messages about the scene. They are ten times as long as those about the field.
 const SCENES: Span = Span::from_millis(200);
-/// An unchanged quality level is repeated this often, for readers that start in the middle.
+/// Interval at which an unchanged quality level is repeated, for readers that start in the middle of a file.
 const QUALITY: Span = Span::from_millis(1_000);
 
 /// The sensors by name.
@@ -55,7 +55,7 @@ pub struct ProcessMessage {
     pub slots_unrecorded: u64,
 }
 
-/// The maxima since the last message, microseconds.
+/// The maxima since the last message, microseconds, and the number of slots lost since then.
 #[derive(Clone, Copy, Default, Serialize)]
 struct LatenessMessage {
     release_us: f32,
@@ -103,7 +103,7 @@ pub struct Topics {
 }
 
 impl Topics {
-    /// No message was generated yet.
+    /// A generator that has not generated any messages yet.
     pub fn new(facts: &Facts) -> Topics {
         let sensors = facts.sensors.iter().map(|(name, _)| name.clone()).collect();
         let scene = Scene::new(facts.shape.clone());
@@ -114,7 +114,7 @@ impl Topics {
     pub fn of(&mut self, slot: &Slot) -> Vec<(Topic, Vec<u8>)> {
         let mut made = Vec::new();
         let mut put = |topic, message: serde_json::Result<Vec<u8>>| {
-            // Cannot fail: maps with text keys can always be written.
+            // Cannot fail: maps with text keys can always be serialised.
             made.extend(message.ok().map(|message| (topic, message)));
         };
         self.watch_lateness(slot);
@@ -154,7 +154,7 @@ impl Topics {
         made
     }
 
-    /// A robot without a navigator does not know where it is: it has no scene.
+    /// The scene at this slot. Without a navigator there is none: such a robot does not know its position.
     fn scene(&mut self, slot: &Slot, goal: &GoalReport) -> SceneMessages {
         let moment = SceneMoment {
             time: slot.slot,
@@ -197,7 +197,7 @@ impl Topics {
     }
 }
 
-/// Whether `every` has passed since `last`, which then becomes `now`.
+/// Whether `every` has passed since `last`, or time has jumped back. If so, `last` becomes `now`.
 pub(super) fn is_due(last: &mut Option<Instant>, now: Instant, every: Span) -> bool {
     let due = last.is_none_or(|last| now.since(last) >= every || now < last);
     if due {
@@ -210,7 +210,8 @@ fn micros(span: Span) -> f32 {
     (span.as_nanos() as f64 / 1e3) as f32
 }
 
-/// The name of a sample's health: good, the reason why it is not, or that there never was a value.
+/// The name of a sample's health: good, stale, never (there was no value yet), or why the value is not
+/// credible.
 pub fn health(health: Health) -> &'static str {
     match health {
         Health::Never => "never",
@@ -307,7 +308,7 @@ mod tests {
                 *counts.entry(topic.name()).or_insert(0) += 1;
             }
         }
-        // A second at 100 Hz: one mode that remains, one cause that clears.
+        // One second at 100 Hz: the mode stays the same, and one cause clears.
         let expected = [("/command", 20), ("/field", 10), ("/frame", 10), ("/lateness", 10), ("/mode", 1)];
         let expected =
             expected.into_iter().chain([("/path", 1), ("/quality", 1), ("/reflex", 2), ("/scene", 5)]);

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 /// How long slots are still written after the robot is disarmed, to show how it came to a stop.
 const AFTER: Span = Span::from_millis(2_000);
-/// Maximum number of slots in memory: 30 s at 1 kHz. With a PiCar-X's sensors that is 40 MB, or a tenth of
-/// that at 100 Hz.
+/// Maximum number of slots in memory: 30 s at 1 kHz, 40 MB with a PiCar-X's sensors. At 100 Hz, 30 s take a
+/// tenth of that.
 const MOST: usize = 30_000;
 
 /// When slots are written.
@@ -18,7 +18,7 @@ const MOST: usize = 30_000;
 pub enum When {
     /// Always.
     Always,
-    /// From `before` the robot is armed until it is disarmed.
+    /// While the robot is armed, from `before` earlier until two seconds later.
     Armed {
         /// How long before arming.
         before: Span,
@@ -45,7 +45,8 @@ impl Window {
     }
 
     /// Adds a slot. `write` is called with the slots to write, in order; `pass` with those that will not be
-    /// written. The first one written has a checkpoint, if any of them has, so that replay can start there.
+    /// written. If any of the slots in memory has a checkpoint, the first slot that is written has one, so
+    /// that a replay can start there.
     pub fn take(&mut self, step: Step, mut write: impl FnMut(Step), mut pass: impl FnMut(Step)) {
         let When::Armed { before } = self.when else { return write(step) };
         let now = step.slot.slot;
@@ -68,7 +69,7 @@ impl Window {
     }
 }
 
-/// Whether a robot in this mode drives, or was stopped while it did.
+/// Whether a robot in this mode drives, or was stopped while driving.
 fn drives(mode: Mode) -> bool {
     matches!(mode, Mode::Armed { .. } | Mode::Degraded { .. } | Mode::Latched { .. })
 }

@@ -1,8 +1,9 @@
-//! The thread that writes the files. It may wait for a disk indefinitely: what arrives meanwhile waits in a
-//! queue, and what does not fit there is counted by the sender.
+//! The thread that writes the files. It may block on a disk indefinitely: items that arrive in the meantime
+//! wait in a queue, and the sender counts those that do not fit.
 //!
-//! A chunk is written and synced every second, so a power failure costs a second or two. After a failure the
-//! file is abandoned and a new one is started some seconds later; what could not be saved is counted.
+//! A chunk is written and synced every second, so a power failure loses the last second or two. After a write
+//! error the file is abandoned and a new one is started some seconds later; slots that could not be saved are
+//! counted.
 
 use super::CHECKPOINTS_LEFT_OUT;
 use super::counts::RecordingCounts;
@@ -28,7 +29,7 @@ use std::time::{Duration, Instant};
 const SYNC_EVERY: Duration = Duration::from_millis(1_000);
 /// Interval between messages about the process, measured on the robot's clock, even in virtual time.
 const PROCESS_EVERY: Span = Span::from_millis(1_000);
-/// Delay after a failure before the next file: a full disk does not free up any sooner.
+/// Delay between an error and the next file: a full disk is unlikely to have space any sooner.
 const RETRY_AFTER: Duration = Duration::from_millis(5_000);
 
 /// Settings of a recording.
@@ -53,18 +54,18 @@ pub(super) enum Item {
         record: Box<Record>,
         /// The readings that the slot took.
         readings: Vec<Reading>,
-        /// How many readings the slot took besides these.
+        /// How many more readings the slot took; these were lost.
         untold: u32,
-        /// The tick's state before it; only every few seconds.
+        /// The tick's state before the slot; only every few seconds.
         checkpoint: Option<Vec<u8>>,
     },
-    /// The robot's status as JSON, and its time on the robot's clock.
+    /// A time on the robot's clock, and the robot's status at that time as JSON.
     Status(u64, String),
-    /// Slices through the field, and when they were taken.
+    /// When slices through the field were taken, and the slices.
     Slices(SlotTime, Box<SlicesMessage>),
     /// A copy of the field, for which the writer has asked.
     FieldCopy(Vec<u8>),
-    /// Entries of the metadata at the end of the file.
+    /// Key and value of an entry in the metadata at the end of the file.
     Word(String, String),
     /// The run is over.
     End,
@@ -118,8 +119,8 @@ impl Writer {
         }
     }
 
-    /// Opens a file named by a user who waits for the result. A folder may become writable later, so an
-    /// unwritable one never keeps a robot from running.
+    /// Opens the file at once if the user has named one, so that the user sees an error. A folder may become
+    /// writable later, so an unwritable folder never keeps a robot from running.
     pub(super) fn begin(&mut self) -> io::Result<()> {
         if matches!(self.plan.place, RecordingTarget::File(_)) { self.open() } else { Ok(()) }
     }
@@ -146,7 +147,7 @@ impl Writer {
                 let mut due = Vec::new();
                 self.window.take(step, |step| due.push(step), drop);
                 due.iter().for_each(|step| self.write(step));
-                // A named file waits for its first slot.
+                // A named file stays open until it has its first slot.
                 if !self.window.is_open() && self.file.is_some() && !self.is_new {
                     self.close();
                 }
@@ -199,8 +200,9 @@ impl Writer {
         self.note(written);
     }
 
-    /// Whether the file has reached its largest size or age. A new file starts with a checkpoint, so that it
-    /// can be replayed without the earlier ones; if no checkpoint comes in time, it starts without one.
+    /// Whether a new file in the folder is due, because this one has reached its maximum size or age. The new
+    /// file starts with a checkpoint, so that it can be replayed without the earlier ones; if none comes
+    /// before this file reaches twice its maximum size, the new one starts without a checkpoint.
     fn is_over(&self, at_checkpoint: bool) -> bool {
         let Some(file) = self.file.as_ref().filter(|_| matches!(self.plan.place, RecordingTarget::Folder(_)))
         else {
@@ -266,7 +268,7 @@ impl Writer {
     }
 }
 
-/// After a panic, what was not synced is lost. After a normal end, nothing is left.
+/// After a panic, the slots that were not synced are lost and counted. After a normal end there are none.
 impl Drop for Writer {
     fn drop(&mut self) {
         RecordingCounts::add(&self.counts.unwritten, self.unsynced);

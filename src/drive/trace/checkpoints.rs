@@ -11,22 +11,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// next one. At half this interval, checkpoints would be a tenth of a recording; at twice the interval, the
 /// loss of one slot would cost a replay ten seconds.
 pub const CHECKPOINT_EVERY: Span = Span::from_millis(5_000);
-/// Number of buffers: the slow thread empties one within about 20 ms, and checkpoints are seconds apart.
+/// Number of buffers: the non-real-time thread empties one within about 20 ms; checkpoints are seconds apart.
 const BUFFERS: usize = 3;
 
-/// The tick's memory before slot number `index`.
+/// The tick's state before slot number `index`.
 pub struct Checkpoint {
-    /// Number of the slot that continues from it.
+    /// Number of the slot that continues from this state.
     pub index: u64,
     room: Box<[u8]>,
     used: usize,
 }
 
-/// The tick's end; by default, nothing is recorded.
+/// The tick's end of the channel; by default, nothing is recorded.
 #[derive(Default)]
 pub struct CheckpointTap {
     line: Option<Line>,
-    /// Number of the slot before which the next one is due.
+    /// Number of the slot before which the next checkpoint is due.
     due: u64,
 }
 
@@ -36,7 +36,7 @@ struct Line {
     left_out: Arc<AtomicU64>,
 }
 
-/// The recording's end.
+/// The recording's end of the channel.
 pub struct Checkpoints {
     spare: rtrb::Producer<Box<[u8]>>,
     full: rtrb::Consumer<Checkpoint>,
@@ -50,7 +50,7 @@ pub fn checkpoint_tap() -> (CheckpointTap, Checkpoints) {
     let (mut spare, empty) = rtrb::RingBuffer::new(BUFFERS);
     let (filled, full) = rtrb::RingBuffer::new(BUFFERS);
     for _ in 0..BUFFERS {
-        // Not zero, so that the kernel maps the memory before the tick writes into it.
+        // Not zeros, so that the kernel maps the memory now and not when the tick first writes to it.
         let _ = spare.push(vec![1; ROOM].into_boxed_slice()); // the ring has room for all of them
     }
     let left_out: Arc<AtomicU64> = Arc::default();

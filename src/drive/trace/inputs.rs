@@ -6,7 +6,7 @@ use crate::decision::mode::Asked;
 use crate::decision::reflex::Signals;
 
 /// Capacity of the ring of readings from the tick to the recording: a board with 64 channels at 1 kHz fills
-/// it in a quarter of a second, a PiCar-X in half a minute; the slow thread empties it every 20 ms.
+/// it in a quarter of a second, a PiCar-X in half a minute; the non-real-time thread empties it every 20 ms.
 pub const READING_TAP: usize = 16_384;
 
 /// Inputs of a slot.
@@ -47,12 +47,12 @@ pub fn reading_tap() -> (ReadingTap, rtrb::Consumer<Taken>) {
 }
 
 impl ReadingTap {
-    /// Slot number `index` takes readings from now on.
+    /// The readings from now on belong to slot number `index`.
     pub fn begin(&mut self, index: u64) {
         (self.index, self.readings, self.untold) = (index, 0, 0);
     }
 
-    /// The slot takes `reading`.
+    /// Counts `reading` as taken by the slot, and sends it to the recording.
     pub fn note(&mut self, reading: &Reading) {
         self.readings += 1;
         if let Some(line) = &mut self.line {

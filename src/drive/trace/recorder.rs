@@ -1,4 +1,4 @@
-//! Turns records into a summary and a digest. Runs on a slow thread, so it may allocate.
+//! Turns records into a summary and a digest. Runs on a non-real-time thread, so it may allocate.
 
 use super::{Record, StepDown, Summary};
 use crate::base::command::{MAX_MOTORS, Source};
@@ -12,11 +12,11 @@ use crate::field::{DeviceTimes, EngineState};
 use blake3::Hasher;
 use hdrhistogram::Histogram;
 
-/// Slots at the start whose allocations do not count: the first use of a thread-local, a symbol or
-/// a waker may allocate once.
+/// Slots at the start whose allocations do not count: the first use of a thread-local, a lazily bound symbol
+/// or a waker may allocate.
 const WARM_UP_SLOTS: u64 = 100;
 
-/// Longest lateness that a histogram resolves, in nanoseconds; anything longer is recorded as this.
+/// Longest time that a histogram resolves, in nanoseconds; anything longer is recorded as this value.
 const LONGEST_NS: u64 = 60_000_000_000;
 
 /// Everything that is counted over a run.
@@ -37,7 +37,7 @@ pub struct Recorder {
     pub device: [Histogram<u64>; DeviceTimes::PARTS.len()],
     /// The parts of a cycle that a brain on another computer computed, in the order of `LinkTimes::PARTS`.
     pub link: [Histogram<u64>; LinkTimes::PARTS.len()],
-    /// How smooth each motor's commands were while the robot was obeying the field.
+    /// How smooth each motor's commands were while they came from the field or a reflex.
     pub smoothness: heapless::Vec<Smoothness, MAX_MOTORS>,
 }
 

@@ -37,7 +37,7 @@ pub struct Summary {
     pub link: Option<LinkHealth>,
     /// The newest answer of the field, and the slot that requested it.
     pub answer: Option<(FieldOutput, Instant)>,
-    /// The last time that the budget lowered the quality; `None`: never.
+    /// The last time the budget lowered the quality; `None`: it never did.
     pub stepped_down: Option<StepDown>,
     /// What the robot does about its goal, from the newest result of a board that has a navigator.
     pub goal: Option<GoalReport>,
@@ -50,7 +50,7 @@ pub struct StepDown {
     pub slot: Instant,
     /// The level that was too slow.
     pub from: QualityLevel,
-    /// How long its cycle took; `None`: it had not ended when the target time was up.
+    /// How long the cycle at that level took; `None`: it had not ended when its target time had passed.
     pub took: Option<Span>,
 }
 

@@ -3,8 +3,8 @@
 //! `bank_index` decides how valuable the rows are, and which one is replaced.
 //!
 //! An empty bank takes little memory: rows are in blocks, and a block is allocated when its first row is
-//! stored. The field's thread, which is not a real-time thread, then touches 20 new pages, once in 32 rows of
-//! a shard, and never again once the bank is full.
+//! stored. Each allocation makes the field's thread, which is not a real-time thread, touch 20 new pages.
+//! This happens once per 32 rows of a shard, and no longer once the bank is full.
 
 use super::cells::touched;
 use super::dot::dot;
@@ -16,14 +16,14 @@ use std::ops::Range;
 /// Shards of the bank: one for each part of the field.
 pub const SHARDS: usize = GROUPS;
 
-/// Quantisation steps from 0 to the largest number of a coarse row, and of a coarse query: the sum of 512
-/// products of 127 x 32767 still fits in 31 bits.
+/// Quantisation steps from 0 to the largest magnitude in a coarse row.
 const ROW_STEPS: f32 = 127.0;
+/// The same for a coarse query. A sum of 512 products of 127 x 32767 still fits in 31 bits.
 const QUERY_STEPS: f32 = 32767.0;
 const _: () = assert!((DESCRIPTOR as i64) * 127 * 32767 < i32::MAX as i64);
 
-/// Bound on the rounding error of a cosine in f32: 36 roundings of half a unit each on the longest path
-/// through the sum, whose terms add up to at most 1, and the roundings of the coarse cosine.
+/// Bound on the rounding error of a cosine in f32: 36 roundings by half a unit in the last place each on the
+/// longest path through the sum, whose terms add up to at most 1, and the roundings of the coarse cosine.
 const ROUNDING: f32 = 4e-6;
 
 /// One shard: every eighth row of the bank, block by block.
@@ -44,7 +44,7 @@ struct Block {
     errors: Vec<f32>,
 }
 
-/// The vector that rows are compared with: of unit length, or shorter if it has no direction.
+/// The vector that rows are compared with: of unit length, or shorter if it is too short to have a direction.
 #[derive(Clone)]
 pub struct Query {
     exact: [f32; DESCRIPTOR],
@@ -54,7 +54,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// The empty query: every cosine with it is 0.
+    /// The zero vector: every cosine with it is 0.
     pub const NOTHING: Query =
         Query { exact: [0.0; DESCRIPTOR], coarse: [0; DESCRIPTOR], step: 0.0, error: 0.0 };
 
@@ -87,7 +87,7 @@ impl Query {
     }
 }
 
-/// The step size at which the largest number of `vector` becomes `steps`; 0 for a zero vector.
+/// The step size at which the largest magnitude in `vector` becomes `steps`; 0 for a zero vector.
 fn step_of(vector: &[f32], steps: f32) -> f32 {
     vector.iter().fold(0.0_f32, |most, x| most.max(x.abs())) / steps
 }
@@ -126,15 +126,15 @@ impl Rows {
         rows.reach(0);
         rows
     }
-    /// Allocates the blocks up to `place` that do not exist yet.
+    /// Allocates the missing blocks, up to the one that contains `place`.
     fn reach(&mut self, place: usize) {
         while self.blocks.len() * BLOCK <= place.min(self.capacity.saturating_sub(1)) && self.capacity > 0 {
             let rows = (self.capacity - self.blocks.len() * BLOCK).min(BLOCK);
             self.blocks.push(Block::new(rows));
         }
     }
-    /// Stores a query in a row of the bank that is in this shard. The first row of a block allocates the
-    /// block.
+    /// Stores a query in a row of the bank that is in this shard. Storing the first row of a block allocates
+    /// the block.
     pub fn store(&mut self, row: usize, query: &Query) {
         self.reach(row / SHARDS);
         let (block, place) = (&mut self.blocks[row / SHARDS / BLOCK], row / SHARDS % BLOCK);
@@ -182,14 +182,14 @@ pub struct Scan<'a> {
     pub from: usize,
     /// One past the last.
     pub to: usize,
-    /// Work space: an upper bound of the cosine for each row of the shard.
+    /// Work space: an upper bound on the cosine of each row of the shard.
     pub upper_bounds: &'a mut [f32],
     /// The best rows of the sweep so far.
     pub nearest: Nearest,
 }
 
 impl Kernel for Scan<'_> {
-    /// The best rows of the sweep, and how many rows were compared again.
+    /// The best rows of the sweep so far, and how many rows were compared again in f32.
     type Output = (Nearest, usize);
 
     #[inline(always)]
@@ -208,6 +208,7 @@ impl Kernel for Scan<'_> {
                     sum += i32::from(row[i]) * i32::from(query.coarse[i]);
                 }
                 let cosine = sum as f32 * (step * query.step);
+                // Row r, query q and their coarse copies c and d:
                 // |r.q - c.d| <= |r - c| |q| + |c| |q - d|, with |q| <= 1 and |c| <= 1 + |r - c|.
                 let off = error + (1.0 + error) * query.error + ROUNDING;
                 *upper_bound = cosine + off;
@@ -228,7 +229,7 @@ impl Kernel for Scan<'_> {
     }
 }
 
-/// The five largest lower bounds of the cosines.
+/// The five largest lower bounds on the cosines.
 struct LowerBounds([f32; BANK_TOP]);
 
 impl LowerBounds {
@@ -319,7 +320,7 @@ mod tests {
                 for row in 0..capacity {
                     sweep(&mut bank_index, &shards, row, parts);
                     assert_eq!(bank_index.nearest()[0], (row, 1.0));
-                    // The others are all at the same distance: the lowest rows come next, each once.
+                    // The others are all equally far away, so the lowest rows come next, each once.
                     let others = (0..capacity).filter(|other| *other != row).take(BANK_TOP - 1);
                     let found: Vec<usize> = bank_index.nearest()[1..].iter().map(|(row, _)| *row).collect();
                     assert_eq!(found, others.collect::<Vec<_>>());
@@ -355,7 +356,7 @@ mod tests {
         (shards, query)
     }
 
-    /// The five nearest by definition: all rows in f64, sorted.
+    /// The five nearest by definition, and the sixth: all rows compared in f64 and sorted.
     fn expected_nearest(shards: &[Rows], query: &Query, capacity: usize) -> Vec<(usize, f64)> {
         let cosine = |row: usize| {
             let exact = shards[row % SHARDS].row(row).expect("it was stored");
@@ -371,7 +372,8 @@ mod tests {
         (0..DESCRIPTOR).map(|i| normal(2, Stream::Patterns, (row * DESCRIPTOR + i) as u64)).collect()
     }
 
-    /// Rows that resemble one another like real scenes: a common part, and one number that differs.
+    /// Rows that resemble one another like real scenes: a common part, a small random part, and one large
+    /// number whose place depends on the row.
     fn scene(row: usize) -> Vec<f64> {
         let mut vector: Vec<f64> = (0..DESCRIPTOR).map(|i| normal(3, Stream::Patterns, i as u64)).collect();
         vector.iter_mut().zip(normal_row(row)).for_each(|(v, own)| *v += 0.2 * own);
@@ -458,7 +460,7 @@ mod tests {
             let (error, exact) = (shards[0].blocks[0].errors[0], nearest.list()[0].1);
             let off = error + (1.0 + error) * asked.error + ROUNDING;
             prop_assert!(exact <= upper_bounds[0] && exact >= upper_bounds[0] - 2.0 * off);
-            // The largest possible error is half a step of 1/127 in each of 512 numbers.
+            // The largest possible error is half a step of 1/127 in each of the 512 numbers.
             prop_assert!(off < 0.1, "the bound is too loose: {off}");
         }
     }

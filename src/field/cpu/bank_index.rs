@@ -1,5 +1,5 @@
-//! The index of the bank's rows: which are in use, how valuable they are, the progress of the current sweep
-//! and the result of the last one. The rows themselves are in `bank`.
+//! The index of the bank: which rows are in use, how valuable they are, the progress of the current sweep
+//! and the result of the last complete one. The rows themselves are in `bank`.
 
 use super::nearest::Nearest;
 use crate::field::shape::{BANK_TOP, RECENCY_S};
@@ -63,12 +63,12 @@ impl BankIndex {
     pub fn novelty(&self) -> f64 {
         self.nearest().first().map_or(1.0, |(_, cosine)| (1.0 - cosine).clamp(0.0, 1.0))
     }
-    /// A row was recognised in this cycle.
+    /// Notes that a row was recognised in this cycle.
     pub fn touch(&mut self, row: usize, cycle: u64) {
         self.experiences[row].last_use = cycle;
     }
-    /// Enters an experience; returns the row in which to store it: the first free one, else the one with the
-    /// lowest value x recency. `None`: the bank has no rows.
+    /// Enters an experience; returns the row in which to store it: the first free one, or else the one with
+    /// the lowest value x recency. `None`: the bank has no rows.
     pub fn enter(&mut self, value: f64, cycle: u64, dt: f64) -> Option<usize> {
         let entry = Experience { value, last_use: cycle };
         if self.len() < self.capacity {
@@ -99,7 +99,7 @@ impl BankIndex {
         bank.next_part = self.next_part;
         refill_list(&mut bank.nearest, self.matches.iter().copied());
     }
-    /// Restores them; the state has been checked.
+    /// Restores what [`BankIndex::save`] has saved; the caller has checked the state.
     pub fn restore(&mut self, bank: &Experiences) {
         self.experiences.clear();
         let entries = bank.value.iter().zip(&bank.last_use);
@@ -123,9 +123,9 @@ mod tests {
     fn full_bank_replaces_the_least_valuable_stale_row() {
         let mut bank_index = BankIndex::new(3);
         assert_eq!(bank_index.enter(0.9, 0, 0.05), Some(0)); // valuable, stale
-        assert_eq!(bank_index.enter(0.3, 0, 0.05), Some(1)); // cheap, stale
-        assert_eq!(bank_index.enter(0.3, 0, 0.05), Some(2)); // cheap, used just now
-        bank_index.touch(2, 2400); // 2400 cycles = 120 s: the others count a third
+        assert_eq!(bank_index.enter(0.3, 0, 0.05), Some(1)); // less valuable, stale
+        assert_eq!(bank_index.enter(0.3, 0, 0.05), Some(2)); // less valuable, used again below
+        bank_index.touch(2, 2400); // 2400 cycles = 120 s: the other two count a third of their value
         assert_eq!(bank_index.enter(0.5, 2400, 0.05), Some(1));
         assert_eq!(bank_index.len(), 3);
         assert_eq!(BankIndex::new(0).enter(0.5, 0, 0.05), None);

@@ -7,7 +7,7 @@ use crate::field::slices::copy_every;
 use crate::system::cpu::simd::{Half, Kernel, Level, Simd};
 use crate::system::rt::pages::want_large;
 
-/// Channel slowest, x fastest.
+/// The cells; the channel index varies slowest, x fastest.
 pub enum Cells {
     /// Four bytes a cell.
     Full(Vec<f32>),
@@ -37,8 +37,8 @@ impl Cells {
         }
     }
 
-    /// Sets every cell of channel `c` to `value`, rounded to the storage and clamped to `bound`, which the
-    /// storage represents exactly.
+    /// Sets every cell of channel `c` to `value`, clamped to +-`bound` and rounded to the storage format,
+    /// which represents the bound exactly.
     pub fn fill(&mut self, c: usize, value: f32, bound: f32) {
         let value = value.clamp(-bound, bound);
         match self {
@@ -57,7 +57,7 @@ impl Cells {
         }
     }
 
-    /// Copies every `step`th cell of channel `c`, from `first` on, until `to` is full.
+    /// Copies every `step`th cell of channel `c`, starting at `first`, until `to` is full.
     pub fn read_every(&self, c: usize, first: usize, step: usize, to: &mut [f32]) {
         match self {
             Cells::Full(cells) => copy_every(channel(cells, c), first, step, to, |cell| *cell),
@@ -65,7 +65,7 @@ impl Cells {
         }
     }
 
-    /// Replaces channel `c`; values are rounded to the storage and clamped to `bound`.
+    /// Replaces channel `c`; values are clamped to +-`bound` and rounded to the storage format.
     pub fn write(&mut self, c: usize, from: &[f32], bound: f32) {
         let from = from.iter().map(|value| value.clamp(-bound, bound));
         match self {
@@ -78,7 +78,7 @@ impl Cells {
         }
     }
 
-    /// Passes all cells to `take` as f32, `RUN` at a time; their number is a multiple of that.
+    /// Passes all cells to `take` as f32, `RUN` at a time; the number of cells is a multiple of `RUN`.
     pub fn each_run(&self, level: Level, mut take: impl FnMut(&[f32; RUN])) {
         match self {
             Cells::Full(cells) => cells.as_chunks().0.iter().for_each(take),
@@ -96,7 +96,7 @@ impl Cells {
 /// Number of cells that are passed together.
 pub const RUN: usize = 512;
 
-/// A vector whose pages are all mapped: the system maps a page of zeros only when it is first written.
+/// A vector whose pages are all mapped: the kernel maps a page of zeros only when it is first written to.
 pub fn touched<T: Copy>(count: usize, value: T, other: T) -> Vec<T> {
     let mut cells = vec![other; count];
     std::hint::black_box(&mut cells).fill(value);

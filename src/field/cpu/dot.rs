@@ -1,5 +1,5 @@
-//! Sums of products in a fixed order: sixteen lanes, then a fixed tree. Vector registers of any width can
-//! share the lanes without changing a bit of the result.
+//! Sums of products in a fixed order: sixteen lanes, then a fixed tree. The lanes can be spread over vector
+//! registers of any width without changing a bit of the result.
 
 /// Lanes of a sum.
 const LANES: usize = 16;
@@ -45,7 +45,7 @@ mod tests {
         let a: Vec<f32> = (0..512).map(|i| ((i * 37) % 101) as f32 / 101.0 - 0.5).collect();
         let b: Vec<f32> = (0..512).map(|i| ((i * 53) % 97) as f32 / 97.0 - 0.5).collect();
         let exact: f64 = a.iter().zip(&b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum();
-        // 32 additions per lane and 4 in the tree; each rounds by half a unit of a sum of at most 512 / 4.
+        // 32 additions per lane and 4 in the tree; each rounds by at most EPSILON times a sum of up to 128.
         assert!((f64::from(dot(&a, &b)) - exact).abs() < 36.0 * 128.0 * f64::from(f32::EPSILON));
         assert!((dot_wide(&a, &b) - exact).abs() < 1e-12);
     }

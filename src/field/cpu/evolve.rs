@@ -1,6 +1,6 @@
 //! The hot loop: advances one channel by one step and computes its sums in the same pass. Every cell of the
 //! old field is read once and every cell of the new one written once; no intermediate result is as large as a
-//! channel. The old field is not changed, so a step can be repeated. No threads, no gradients.
+//! channel. The old field is not changed, so a step can be repeated. Threads and gradients are elsewhere.
 
 mod plane;
 
@@ -9,11 +9,11 @@ use crate::field::shape::{BLEND_TOP, BLOCK_COUNT, BLOCKS};
 use crate::system::cpu::simd::{Kernel, Simd};
 use plane::{Lanes, Plane, Window};
 
-/// The drive of a channel: 2 log2(e) times the drive in the field's formula, the scale that the exponential
-/// needs.
+/// The drive of a channel, multiplied by 2 log2(e) compared with the field's formula, because the exponential
+/// needs this scale.
 #[derive(Clone, Copy)]
 pub struct Drive<'a> {
-    /// Drive of every cell.
+    /// The part of the drive that is the same for every cell.
     pub bias: f32,
     /// Amplitude of each receptive field that reaches the channel.
     pub amplitudes: &'a [f32],
@@ -28,28 +28,29 @@ pub struct Step {
     pub centre: f32,
     /// Weight of each of its six neighbours.
     pub side: f32,
-    /// Share of the old value in the new one.
+    /// Share of the old value in the new value.
     pub keep: f32,
-    /// Share of the step's value in the new one, times its bound.
+    /// Factor of the tanh in the new value: the share of the step's own value, times the bound.
     pub reach: f32,
     /// |u| stays within this.
     pub bound: f32,
 }
 
-/// Patterns that are blended into a channel: their cells, in quantisation steps, and the value of a step.
+/// Patterns that are blended into a channel: their cells in quantisation steps, and what one step adds to a
+/// cell.
 pub type Blended<'a> = heapless::Vec<(&'a [i16], f32), BLEND_TOP>;
 
 /// Inputs and outputs of one sweep over a channel.
 pub struct Sweep<'a, C, const N: usize> {
     /// The old field.
     pub front: &'a [C],
-    /// The new one.
+    /// The new field.
     pub back: &'a mut [C],
     /// Work space of three planes, for cells that must be unpacked.
     pub planes: &'a mut [f32],
     /// Work space of one row for each receptive field.
     pub heights: &'a mut [f32],
-    /// What drives it.
+    /// The channel's drive.
     pub drive: Drive<'a>,
     /// Coefficients.
     pub step: Step,
@@ -59,7 +60,7 @@ pub struct Sweep<'a, C, const N: usize> {
     pub sum: Option<&'a mut [f32]>,
     /// Work space of a plane, for channels without a sum.
     pub scratch: &'a mut [f32],
-    /// Whether this channel is the first of that sum.
+    /// Whether this channel is the first in that sum.
     pub first: bool,
 }
 
@@ -69,7 +70,8 @@ impl<C: Cell, const N: usize> Kernel for Sweep<'_, C, N> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> [f32; BLOCK_COUNT] {
-        // Patterns and sums are compile-time constants, so that no cell needs a branch.
+        // The number of patterns and the presence of a sum are const parameters, so that the inner loop has
+        // no branch on them.
         match (self.blended.len(), self.sum.is_some()) {
             (0, false) => self.sweep::<S, 0, false>(simd),
             (0, true) => self.sweep::<S, 0, true>(simd),
@@ -106,7 +108,7 @@ impl<C: Cell, const N: usize> Sweep<'_, C, N> {
         }
     }
 
-    /// Heights of the receptive fields along y, in plane `z`: they are separable.
+    /// Computes the heights of the receptive fields along y in plane `z`; the receptive fields are separable.
     #[inline(always)]
     fn raise<S: Simd>(&mut self, simd: S, z: usize) {
         let profiles = self.drive.profiles.as_chunks::<N>().0.as_chunks::<3>().0;
@@ -173,7 +175,7 @@ pub struct Gather<'a, C, const N: usize> {
     pub front: &'a [C],
     /// Sum of a group's channels up to this one, if the group's gradients are needed.
     pub sum: Option<&'a mut [f32]>,
-    /// Whether this channel is the first of that sum.
+    /// Whether this channel is the first in that sum.
     pub first: bool,
 }
 
@@ -205,7 +207,7 @@ impl<C: Cell, const N: usize> Kernel for Gather<'_, C, N> {
     }
 }
 
-/// Folds four rows of column sums into the sixteen blocks at height `z` and clears them.
+/// Folds four rows of column sums into the sixteen blocks at height `z`, and clears the rows.
 #[inline(always)]
 pub fn fold<const N: usize>(columns: &mut [[f32; N]; BLOCKS], blocks: &mut [f32; BLOCK_COUNT], z: usize) {
     for (y, column) in columns.iter_mut().enumerate() {

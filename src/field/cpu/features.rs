@@ -7,21 +7,21 @@ use crate::field::state::{self, refill};
 
 /// The features, and the vectors relative to rest that are compared with the memories.
 pub struct Features {
-    /// In the order of `FEATURES`.
+    /// Context, descriptor and gradients, in the order of `docs/field.md`.
     pub all: Vec<f32>,
     means: [f64; CONTEXT],
     blocks: Vec<f64>,
-    /// Context at rest.
+    /// The context at rest.
     pub rest_context: [f64; CONTEXT],
     rest_descriptor: Vec<f64>,
-    /// Relative to rest.
+    /// The context relative to rest.
     pub context: [f64; CONTEXT],
-    /// Relative to rest.
+    /// The descriptor relative to rest.
     pub descriptor: Vec<f64>,
 }
 
 impl Features {
-    /// All zero.
+    /// Features that are all zero, with the resting values of the parts.
     pub fn new(parallel: &Parallel) -> Features {
         let resting = |c: usize| parallel.parts()[c / GROUP].fixed().rest_mean[c % GROUP];
         let group_mean = |g: usize| (0..GROUP).map(|c| resting(g * GROUP + c)).sum::<f64>() / GROUP as f64;
@@ -36,7 +36,7 @@ impl Features {
         }
     }
 
-    /// Takes the results of the sweep of a part.
+    /// Takes over the results of a part's sweep.
     pub fn take(&mut self, number: usize, reduced: &Reduced) {
         self.means[number * GROUP..][..GROUP].copy_from_slice(&reduced.context);
         self.blocks[number * BLOCK_COUNT..][..BLOCK_COUNT].copy_from_slice(&reduced.descriptor);
@@ -65,7 +65,8 @@ impl Features {
         self.all.iter_mut().zip(means).for_each(|(to, mean)| *to = *mean as f32);
     }
 
-    /// Computes what is compared with the memories: the new context and descriptor minus those at rest.
+    /// Computes the vectors that are compared with the memories: the new context and descriptor minus those
+    /// at rest.
     pub fn take_about_rest(&mut self) {
         let about = |to: &mut [f64], from: &[f64], rest: &[f64]| {
             to.iter_mut().zip(from).zip(rest).for_each(|((to, from), rest)| *to = from - rest);

@@ -18,7 +18,8 @@ const MOST_DRIVE: f64 = 1e6;
 pub struct Taps {
     /// Each sensor, and its gain x weight.
     weights: Vec<(usize, f64)>,
-    /// Three rows of cells for each of them, the profiles along x, y, z; for the full grid and the half grid.
+    /// The profiles along x, y and z of each of these sensors, one row of cells each; for the full grid and
+    /// the half grid.
     profiles: [Vec<f32>; 2],
 }
 
@@ -76,7 +77,7 @@ impl Fixed {
         (PATTERN_FIRST..SLOW_FIRST).contains(&self.first)
     }
 
-    /// Drive of every cell of channel `c`.
+    /// The part of the drive that is the same for every cell of channel `c`.
     pub fn bias(&self, c: usize) -> f32 {
         self.bias[c]
     }
@@ -91,12 +92,12 @@ impl Fixed {
         (taps.weights.len(), &taps.profiles[usize::from(half)])
     }
 
-    /// Share of the step's own value in a cell; the rest is the pattern's.
+    /// Share of the step's own value in the step's result; the rest comes from the patterns.
     fn own(&self) -> f64 {
         if self.has_patterns() { 1.0 - self.params.pattern_share } else { 1.0 }
     }
 
-    /// The coefficients of a sub-step of share `share`.
+    /// The coefficients of a sub-step that moves the cells by `share` towards their new value.
     pub fn step(&self, half: bool, share: f64) -> Step {
         let width = if half { 2.0 } else { 1.0 };
         let (lambda, gamma) = (self.params.lambda / (width * width), self.params.gamma);
@@ -110,7 +111,7 @@ impl Fixed {
         }
     }
 
-    /// What a quantisation step of a pattern's volume, blended with `weight`, adds to a cell.
+    /// What a quantisation step of size `step` in a pattern's volume, blended with `weight`, adds to a cell.
     pub fn pattern_step(&self, share: f64, weight: f64, step: f32) -> f32 {
         (share * self.params.pattern_share * weight * f64::from(step)) as f32
     }
@@ -125,8 +126,8 @@ impl Fixed {
     }
 }
 
-/// The result of a step for a cell whose value is the half-precision number nearest to rest. The result is at
-/// most half a rounding step of the storage away from that number, so it is rounded back to it.
+/// The result of a step for a cell whose value is the half-precision number nearest to its resting value. The
+/// result is at most half a rounding step of the storage away from that number, so it is rounded back to it.
 fn step_at_rest(plan: &FieldPlan, first: usize, bias: f64, rest: f64, bound: f32) -> f64 {
     let params = &plan.params;
     let t = if first < SLOW_FIRST { params.t_fast } else { params.t_slow };
@@ -137,8 +138,9 @@ fn step_at_rest(plan: &FieldPlan, first: usize, bias: f64, rest: f64, bound: f32
     (1.0 - share) * u + share * value
 }
 
-/// The largest f32 not above `wanted` with which neither `keep bound + reach` nor its negative exceeds the
-/// bound, whether products and sums are rounded once or twice. Every cell is between these two values.
+/// The largest f32, at most `wanted` rounded to f32, with which neither `keep * bound + reach` nor its
+/// negative exceeds the bound, whether the product and the sum are rounded together (fused) or separately.
+/// Every cell is between these two values.
 fn reach(wanted: f64, keep: f32, bound: f32) -> f32 {
     let mut reach = wanted as f32;
     let within = |reach: f32| {
@@ -200,7 +202,7 @@ mod tests {
             [0, 4, 6].map(|group| plan.storage_of(group))
         };
         assert_eq!(of(50), [Storage::F16, Storage::F16, Storage::F32]);
-        assert_eq!(of(4), [Storage::F32; 3], "at 250 Hz no group moves by a tenth");
+        assert_eq!(of(4), [Storage::F32; 3], "at 250 Hz no group moves by a tenth per step");
         assert_eq!(of(100), [Storage::F16; 3]);
     }
 

@@ -13,9 +13,10 @@ pub type Gradient = [[[f32; BLOCK_COUNT]; 2]; 3];
 pub struct Slopes<'a, const N: usize> {
     /// N^3 cells.
     pub volume: &'a [f32],
-    /// Factor of every derivative; the derivatives are 32 times as large as the gradient.
+    /// Factor by which every derivative is multiplied; without it, the derivatives would be 32 times as large
+    /// as the gradient.
     pub scale: f32,
-    /// The blocks.
+    /// The result for each block.
     pub out: &'a mut Gradient,
 }
 
@@ -26,7 +27,7 @@ impl<const N: usize> Kernel for Slopes<'_, N> {
     fn run<S: Simd>(self, simd: S) {
         let side = N / BLOCKS;
         let plane = |z: usize| square::<f32, N>(&self.volume[z * N * N..]);
-        // Rows of (1 2 1) and (-1 0 1) along z; then both along x.
+        // Rows after the filters (1 2 1) and (-1 0 1) along z; then both of them filtered along x.
         let (mut smooth, mut slope) = ([[0.0; N]; N], [[0.0; N]; N]);
         let mut along = [[[0.0; N]; N]; 3];
         let mut columns = [[[[0.0; N]; BLOCKS]; 2]; 3];
@@ -52,7 +53,7 @@ fn smoothed<S: Simd>(simd: S, a: S::V, b: S::V, c: S::V) -> S::V {
     simd.fma(simd.splat(2.0), b, simd.add(a, c))
 }
 
-/// (1 2 1) and (-1 0 1) along z, of every row of the middle plane.
+/// Applies the filters (1 2 1) and (-1 0 1) along z to every row of the middle plane.
 #[inline(always)]
 fn across_planes<S: Simd, const N: usize>(
     simd: S,
@@ -164,7 +165,7 @@ mod tests {
                         assert!((magnitude[block] - expected).abs() < 1e-6);
                     }
                 }
-                // Alternately up and down by one: no mean slope, but a slope everywhere except at the crests.
+                // Up by one, level, down by one, level: central differences of +-0.5 everywhere, with mean 0.
                 let hat: Vec<f32> = (0..N * N * N).map(|i| 1.0 - (along(i) % 4.0 - 1.5).abs()).collect();
                 level.run(Slopes::<N> { volume: &hat, scale: 1.0 / 32.0, out: &mut out });
                 let inside = 21; // block (1, 1, 1)

@@ -1,6 +1,6 @@
-//! Converts between the full grid and the half grid. Conversion to the half grid takes means of 2x2x2 cells;
-//! on the way back, every cell changes by as much as its mean has changed, so that the means are right and
-//! the detail is kept.
+//! Converts between the full grid and the half grid. Conversion to the half grid takes means of 2x2x2 cells.
+//! Conversion back shifts every cell by as much as the mean of its 2x2x2 cells has changed, so that the means
+//! are right and the detail is kept.
 
 use super::cell::Cell;
 use crate::system::cpu::simd::{Kernel, Simd};
@@ -18,7 +18,8 @@ pub struct Halve<'a, C> {
     pub half: &'a mut [C],
 }
 
-/// Moves the cells of `whole` into `moved`, so that their means become `half`; within +-`bound`.
+/// Writes the cells of `whole` to `moved`, shifted so that their means become `half`, and clamped to
+/// +-`bound`.
 pub struct Unhalve<'a, C> {
     /// Channels of (n/2)^3 cells.
     pub half: &'a [C],
@@ -26,7 +27,7 @@ pub struct Unhalve<'a, C> {
     pub whole: &'a [C],
     /// n: 8, 16, 32 or 64.
     pub n: usize,
-    /// Like `whole`.
+    /// The result; as many cells as `whole`.
     pub moved: &'a mut [C],
     /// Largest |cell|.
     pub bound: f32,
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
     use crate::system::cpu::simd::{Half, Level};
 
-    /// Both storages represent it exactly.
+    /// A bound that both storage formats represent exactly.
     const BOUND: f32 = 1945.0 / 2048.0;
 
     fn means_are_those_of_the_cells_and_detail_survives<C: Cell>(level: Level, error: f32) {

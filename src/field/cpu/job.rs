@@ -1,6 +1,6 @@
-//! A job is one piece of a cycle: a step of eight channels, or the comparison of a shard of the bank. It
-//! shares its inputs and owns its outputs and work space, so that any thread can run it, and a second thread
-//! can run it again.
+//! A job is one piece of a cycle: a step of eight channels, their conversion between the grids, or the
+//! comparison of a query with a shard of the bank. A job shares its inputs and owns its outputs and work
+//! space, so that any thread can run it, and a second thread can repeat it.
 
 use super::bank::{Query, Rows, Scan};
 use super::cell::Cell;
@@ -25,13 +25,13 @@ pub enum Task {
     Halve,
     /// Compute the full grid from both.
     Unhalve,
-    /// Evolve the channels by `count` sub-steps of share `share` and reduce the features.
+    /// Evolve the channels by `count` sub-steps and reduce them to features.
     Sweep {
         /// Whether it runs on the half grid.
         half: bool,
         /// Sub-steps; 0: do not step, only reduce.
         count: usize,
-        /// Share of the step's value in a sub-step's result.
+        /// Share of the newly computed value in the result of a sub-step; the rest is the old value.
         share: f64,
     },
     /// Compare the query with the rows among the bank's `from..to` that are in the shard.
@@ -44,7 +44,7 @@ pub enum Task {
 }
 
 impl Task {
-    /// Cells per axis of the grid that is written, if the full grid has `whole`; `None`: none is written.
+    /// Cells per axis of the grid that is written, if the full grid has `whole`; `None`: no grid is written.
     pub fn grid(self, whole: usize) -> Option<usize> {
         match self {
             Task::Halve | Task::Sweep { half: true, count: 1.., .. } => Some(whole / 2),
@@ -96,7 +96,7 @@ pub struct Job {
     pub task: Task,
     /// The data to read.
     pub sources: Option<Sources>,
-    /// Where new cells go; nothing else holds a reference. `None` for a scan.
+    /// Where new cells go; nothing else holds a reference. `None` for a task that writes no grid.
     pub target: Option<Arc<Cells>>,
     /// Inputs of this cycle.
     pub inputs: JobInputs,
@@ -106,7 +106,7 @@ pub struct Job {
     pub reduced: Reduced,
     /// The best rows of the current sweep of the bank.
     pub nearest: Nearest,
-    /// Rows that the last scan compared again.
+    /// Number of rows that the last scan compared again in f32.
     pub again: usize,
     level: Level,
     scratch: Scratch,
@@ -125,7 +125,7 @@ struct Scratch {
     /// A channel between two sub-steps, in either storage.
     full: Vec<f32>,
     packed: Vec<Half>,
-    /// An upper bound for each row of a shard.
+    /// An upper bound on the cosine of each row of a shard.
     upper_bounds: Vec<f32>,
 }
 

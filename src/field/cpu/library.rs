@@ -1,9 +1,9 @@
 //! The pattern library: an index of contexts, by which patterns are found, and the volumes to blend. The
-//! index is small and in f64; the volumes are the engine's largest memory and are stored in 16 bits.
+//! index is small and in f64; the volumes are the largest part of the engine's memory, in 16 bits.
 //!
-//! A stored value is a whole number of steps of bound / 32767. |v| <= bound needs no exponent, so this
-//! fixed-point format is 16 times as precise as half precision in the same 16 bits; its error is at most
-//! 1.5e-5.
+//! A stored value is a whole number of steps of bound / 32767. |v| <= bound needs no exponent, so near the
+//! bound this fixed-point format is 16 times as precise as half precision in the same 16 bits; its error is
+//! at most 1.5e-5.
 
 use super::cells::touched;
 use crate::field::shape::{BLEND_TOP, CONTEXT, GROUP, NORM_FLOOR};
@@ -163,8 +163,8 @@ impl Volumes {
         self.reach(slot).whole.copy_from_slice(volume);
         self.halve(slot);
     }
-    /// A cell of the half grid is the rounded mean of the eight stored cells, not of their values before
-    /// rounding: so it is the same after the stored cells are saved and restored.
+    /// Computes the half grid. Each of its cells is the rounded mean of eight stored cells, not of their
+    /// values before rounding, so it is the same after the stored cells have been saved and restored.
     fn halve(&mut self, slot: usize) {
         let (n, m) = (self.grid, self.grid / 2);
         let Volume { whole, half } = &mut self.slots[slot];

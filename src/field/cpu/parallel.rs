@@ -1,10 +1,10 @@
 //! The parts of the field and the threads that work on them. A run performs a job for each part that has a
-//! task, takes over its new cells and passes on its results without interpreting them.
+//! task, takes over the job's new cells and passes on the job's results without interpreting them.
 //!
 //! With one thread, the parts take turns and share one job and one set of spare cells. With more threads,
-//! every part has its own, and there are spares for each worker: a late worker keeps the cells that it reads
-//! and those that it writes until it finishes, while the field continues with the cells that the calling
-//! thread computed instead.
+//! every part has its own job and spare cells, and there are additional ones for each worker: a late worker
+//! keeps the cells that it reads and those that it writes until it finishes, while the field continues with
+//! the cells that the calling thread computed instead.
 
 use super::bank::Query;
 use super::cells::Cells;
@@ -39,7 +39,7 @@ pub struct Parallel {
     pending: Option<usize>,
 }
 
-/// The data from which jobs are made and to which they return.
+/// What jobs are made from, and where they and their results return.
 struct Stock {
     parts: Vec<Part>,
     spares: SpareCells,
@@ -126,7 +126,7 @@ impl Parallel {
         }
     }
 
-    /// A row of the bank, or the pending row that will be stored there; `None`: no row there yet.
+    /// A row of the bank, or the pending row that will be stored there; `None`: it is not allocated yet.
     pub fn row(&self, row: usize) -> Option<&[f32]> {
         if self.pending == Some(row) {
             Some(self.stock.query.exact())
@@ -141,8 +141,7 @@ impl Parallel {
         self.pending = None;
         for (row, exact) in rows.chunks_exact(DESCRIPTOR).enumerate() {
             let same = |(held, new): (&f32, &f32)| held.to_bits() == new.to_bits();
-            // Making a coarse row from an exact one takes most of the time of restoring a state, so skip
-            // unchanged rows.
+            // Quantising exact rows takes most of the time of restoring a state, so skip unchanged rows.
             if self.row(row).is_some_and(|held| held.iter().zip(exact).all(same)) {
                 continue;
             }
@@ -152,8 +151,8 @@ impl Parallel {
         }
     }
 
-    /// Stores the query in a row of the bank: now, or before the next comparison if a late worker still reads
-    /// the shard.
+    /// Stores the query in a row of the bank: now, or, if a late worker still reads the shard, before the
+    /// next comparison.
     pub fn store_row(&mut self, row: usize) {
         self.pending = Some(row);
         self.store_pending(false);
@@ -174,7 +173,8 @@ impl Parallel {
         self.pending = None;
     }
 
-    /// Waits until no job is running, so that their inputs can be changed. Takes too long for use in a cycle.
+    /// Waits until no job is running, so that the jobs' inputs can be changed. This may take too long for a
+    /// cycle, so a cycle waits only before it stores a row in a shard that a late worker still reads.
     fn wait_for_jobs(&mut self) {
         self.pool.settle();
         let stock = &mut self.stock;
@@ -211,7 +211,7 @@ impl Parallel {
 }
 
 impl Stock {
-    /// Prepares a job for part `number`; `None`: too many jobs are running.
+    /// Prepares a job for part `number`; `None`: late jobs hold all spare jobs or cells.
     fn prepare(&mut self, number: usize, task: Task) -> Option<Box<Job>> {
         let part = &self.parts[number];
         let target = match task.grid(part.fixed().grid) {
@@ -245,7 +245,7 @@ impl Stock {
         self.recycle(job);
     }
 
-    /// Takes back a job whose results are not needed.
+    /// Takes back a job whose results are no longer needed, and the cells that it holds.
     fn recycle(&mut self, mut job: Box<Job>) {
         let cells = job.target.take();
         self.store(job.number, job.task, cells);

@@ -1,5 +1,6 @@
-//! Eight channels of the engine between two jobs: their cells on both grids, their share of the library, and
-//! a shard of the bank. A part gives its data to jobs and takes new cells from them; it computes nothing.
+//! What the engine keeps of eight channels between two jobs: their cells on both grids, their share of the
+//! library, and a shard of the bank. A part gives its data to jobs and takes new cells from them; it computes
+//! nothing.
 
 use super::bank::{Query, Rows};
 use super::cells::Cells;
@@ -19,7 +20,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Part `number` at rest; allocates its memory here, except for future patterns and experiences.
+    /// Part `number` at rest; allocates its memory here, except what later patterns and experiences need.
     pub fn new(number: usize, plan: &FieldPlan, projections: &Projections) -> Part {
         let fixed = Fixed::new(number, plan, projections);
         let grid = plan.shape.grid;
@@ -75,7 +76,7 @@ impl Part {
         channels.for_each(|(c, cells)| self.write(half, c, cells));
     }
 
-    /// Takes new cells of one of the grids; returns the old ones.
+    /// Takes new cells for one of the grids; returns the old ones.
     pub fn take(&mut self, half: bool, new: Arc<Cells>) -> Arc<Cells> {
         std::mem::replace(if half { &mut self.sources.half } else { &mut self.sources.whole }, new)
     }
@@ -87,7 +88,7 @@ impl Part {
         }
     }
 
-    /// Like [`Part::store_pattern`], with cells in steps. No job may be running.
+    /// Like [`Part::store_pattern`], with cells that are already in steps. No job may be running.
     pub fn store_steps(&mut self, slot: usize, volume: &[i16]) {
         if let Some(volumes) = &mut self.sources.volumes {
             sole(volumes).store_steps(slot, volume);
@@ -119,19 +120,19 @@ impl Part {
     }
 }
 
-/// The only reference to `shared`.
+/// The content of `shared`, to which there must be no other reference.
 fn sole<T>(shared: &mut Arc<T>) -> &mut T {
-    Arc::get_mut(shared).expect("no job is running: the engine has waited for all")
+    Arc::get_mut(shared).expect("no job is running: the engine has waited for all of them")
 }
 
-/// Spare cells: targets of future jobs.
+/// Spare cells, into which future jobs write.
 pub struct SpareCells {
     free: Vec<(Storage, usize, Arc<Cells>)>,
 }
 
 impl SpareCells {
-    /// Spares for each storage in use and for both grids: one for each part plus `extra` if threads work on
-    /// the parts `at_once`, or one if the parts take turns.
+    /// Spares for each storage in use, on both grids: if threads work on the parts `at_once`, one for each
+    /// part with that storage, plus `extra`; if the parts take turns, one.
     pub fn new(plan: &FieldPlan, parts: &[Part], extra: usize, at_once: bool) -> SpareCells {
         let mut free = Vec::new();
         for storage in [Storage::F32, Storage::F16] {
@@ -148,7 +149,7 @@ impl SpareCells {
         SpareCells { free }
     }
 
-    /// Spare cells of that kind; `None`: late threads hold all of them.
+    /// Spare cells with this storage, on this grid; `None`: late threads hold all of them.
     pub fn take(&mut self, storage: Storage, grid: usize) -> Option<Arc<Cells>> {
         let fits = |(kind, size, cells): &mut (Storage, usize, Arc<Cells>)| {
             *kind == storage && *size == grid && Arc::get_mut(cells).is_some()

@@ -1,5 +1,6 @@
-//! Steps 1 and 6: the error of the last prediction, what is learned from it, and the next prediction. Small
-//! and in f64, with the same code as the reference, as `docs/field.md` requires of every engine.
+//! Steps 1 and 6: the error of the last prediction, what is learned from it, and the next prediction. The
+//! data is small and kept in f64, as `docs/field.md` requires of every engine. The averages and the least
+//! squares are the same code as in the reference engine.
 
 use crate::base::plan::Params;
 use crate::field::predict::{ErrorRing, Learner, Skill, Trust};
@@ -27,7 +28,7 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// Nothing learned yet, for `sensors` sensors sampled every `dt` seconds.
+    /// A predictor that has learned nothing yet, for `sensors` sensors sampled every `dt` seconds.
     pub fn new(sensors: usize, dt: f64, params: &Params) -> Predictor {
         let zeros = vec![0.0; sensors];
         Predictor {
@@ -76,7 +77,7 @@ impl Predictor {
     }
 
     /// Learns from the sensors that followed the regressors of the last cycle, if `due` returns true for the
-    /// number of cycles since the last learning.
+    /// number of cycles since it last learned.
     pub fn learn(&mut self, due: impl FnOnce(u64) -> bool) {
         if self.age == 0 {
             return; // there is no earlier cycle
@@ -126,7 +127,7 @@ impl Predictor {
     pub fn skill(&self) -> f64 {
         self.skill.value()
     }
-    /// Whether no cycle has been completed.
+    /// Whether no cycle has been completed yet.
     pub fn is_new(&self) -> bool {
         self.age == 0
     }
@@ -144,7 +145,7 @@ impl Predictor {
         self.trust.save(to);
         self.learner.save(to);
     }
-    /// Restores it; the state has been checked.
+    /// Restores everything learned from a state that has been checked.
     pub fn restore(&mut self, live: &Live) {
         (self.age, self.since_learn) = (live.age, live.since_learn);
         let from = &live.senses;
@@ -158,7 +159,7 @@ impl Predictor {
         self.trust.restore(from);
         self.learner.restore(from);
     }
-    /// Memory, bytes.
+    /// Memory of the error ring, the covariance and the weights, bytes; the rest is negligible.
     pub fn bytes(&self) -> usize {
         let columns = self.regressors.len();
         size_of::<ErrorRing>() + (columns + self.sensors.len()) * columns * size_of::<f64>()

@@ -1,4 +1,4 @@
-//! What a robot needs from the engine: its cycle, and its whole state.
+//! What a robot needs from the engine: to run a cycle, and to save and restore the whole state.
 
 use super::CpuEngine;
 use super::library::Blend;

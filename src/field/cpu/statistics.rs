@@ -1,8 +1,8 @@
-//! Mean, standard deviation and largest magnitude of many cells, for the metrics.
+//! Mean, standard deviation, largest magnitude and mean square of many cells, for the metrics.
 
-/// Lanes of a sum, so that it is vectorised; and the number of cells that are summed in f32 before they are
-/// added in f64: few enough that the rounding does not show.
+/// Partial sums, so that the loop vectorises.
 const LANES: usize = 16;
+/// Cells summed in f32 before the total is added in f64; few enough that the rounding error is negligible.
 const RUN: usize = 512;
 
 /// The sums so far.

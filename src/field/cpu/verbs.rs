@@ -161,7 +161,7 @@ impl CpuEngine {
     }
 
     /// Replaces the cells of a channel, to start from a field other than the resting one; values are clamped
-    /// to 1 - beta and rounded to the storage.
+    /// to +-(1 - beta) and rounded to the storage format.
     pub fn set_channel(&mut self, c: usize, cells: &[f32]) {
         let half = self.on_half;
         self.parallel.parts_mut()[c / GROUP].write(half, c % GROUP, cells);

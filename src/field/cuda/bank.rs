@@ -4,9 +4,10 @@
 
 use crate::field::shape::DESCRIPTOR;
 
-/// Quantisation steps from 0 to the largest number of a row.
+/// Quantisation steps from 0 to the largest magnitude in a row.
 const STEPS: f32 = 127.0;
-/// Factor by which an error is rounded up: more than the rounding of a square root and a conversion.
+/// Factor by which an error is rounded up: more than the rounding errors of its square root and its
+/// conversion to f32.
 const UP: f32 = 1.000_001;
 
 /// Coarse rows, as the scan reads them.

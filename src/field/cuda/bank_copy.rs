@@ -1,13 +1,13 @@
-//! The host's copy of the bank. The device reports each row that a cycle changes, so that saving the brain
-//! copies no rows from the device; a save into the memory of an earlier one copies only the rows that changed
-//! since then.
+//! The host's copy of the bank. The device reports each row that a cycle changes, so saving the brain copies
+//! no rows from the device. A save that reuses the memory of an earlier save copies only the rows that have
+//! changed since.
 
 use super::desk::Touched;
 use crate::field::shape::DESCRIPTOR;
 use crate::field::state::{Experiences, Held, refill};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Number of banks so far in this process: each start and each restored state makes a new one.
+/// Number of banks so far in this process: each start, reset and restored state makes a new one.
 static BANKS: AtomicU64 = AtomicU64::new(0);
 
 /// The rows in use, and when each one changed.
@@ -66,7 +66,7 @@ impl BankCopy {
         }
     }
 
-    /// Brings the rows in `to` up to date; returns how many rows it copied.
+    /// Brings `to` up to date; returns how many rows it copied.
     pub fn save(&self, to: &mut Experiences) -> usize {
         let held = to.held;
         refill(&mut to.value, &self.value);

@@ -1,5 +1,5 @@
 //! Reads from and writes to the brains between two cycles. None of this is fast: data is copied in pieces
-//! through a pinned buffer, and each copy is waited for.
+//! through a pinned buffer, and the thread waits for each copy.
 
 use super::brains::Brains;
 use super::desk::Touched;
@@ -15,17 +15,17 @@ use crate::field::shape::{DESCRIPTOR, FEATURES, GROUP, METRICS_EVERY};
 use crate::system::cpu::Half;
 use crate::system::gpu::GpuError;
 
-/// Bytes of the metrics ring and of the number of lines ever written, which follows the ring.
+/// Bytes of the metrics ring, and of the number of lines written so far, which follows the ring.
 pub(super) const RING: usize = METRIC_RING * METRIC + size_of::<u64>();
 
 impl Brains {
-    /// Copies to the device, and waits for it.
+    /// Copies bytes to the device, and waits until they are there.
     pub(super) fn put(&mut self, place: BufferRange, at: usize, bytes: &[u8]) -> Result<(), GpuError> {
         debug_assert!(at + bytes.len() <= place.bytes);
         self.put_at(self.address(place) + at as u64, bytes)
     }
 
-    /// Copies to an address on the device, and waits for it.
+    /// Copies bytes to an address on the device, and waits until they are there.
     pub(super) fn put_at(&mut self, mut to: u64, bytes: &[u8]) -> Result<(), GpuError> {
         let piece = self.staging.len();
         for bytes in bytes.chunks(piece) {
@@ -73,7 +73,7 @@ impl Brains {
         })
     }
 
-    /// Copies numbers of four bytes from the start of a buffer.
+    /// Copies f32 numbers from the start of a buffer.
     pub(super) fn get_f32s(&mut self, place: BufferRange, to: &mut [f32]) -> Result<(), GpuError> {
         const WIDTH: usize = size_of::<f32>();
         self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
@@ -108,7 +108,8 @@ impl Brains {
         let mut once = vec![(shared.brains, brains), (shared.rule, rule), (shared.bias, bias)];
         once.extend(shared.profiles.into_iter().zip(profiles));
         once.extend([shared.first_tap, shared.tap_sensor, shared.tap_weight].into_iter().zip(taps));
-        // A saved state is copied to the host as a whole, with the gaps between its pieces.
+        // A saved state is copied to the host as a whole, including the gaps between its pieces, so the gaps
+        // must be initialised too.
         let empty = [shared.contexts, shared.stored, shared.readout, self.layout.saved];
         empty.into_iter().try_for_each(|place| self.fill(place))?;
         for (place, bytes) in once {
@@ -118,7 +119,7 @@ impl Brains {
         self.reset()
     }
 
-    /// Resets the field to the start; read-out and library stay.
+    /// Returns the field to its initial state; read-out and library stay.
     pub fn reset(&mut self) -> Result<(), GpuError> {
         let (about, covariance, answer) = (self.start.about(), self.start.covariance(), self.start.answer());
         for robot in 0..self.robots() {
@@ -139,7 +140,7 @@ impl Brains {
         self.write_cycle_table()
     }
 
-    /// Tells the device which buffers hold the field, for readers before the next cycle.
+    /// Tells the device which buffers hold the field, for kernels that run before the next cycle.
     pub(super) fn write_cycle_table(&mut self) -> Result<(), GpuError> {
         let state = self.schedule.state();
         let on_half = state.on_half;
@@ -151,7 +152,7 @@ impl Brains {
         self.settle()
     }
 
-    /// Writes a read-out of the right size.
+    /// Writes the read-out; `weights` must have its size.
     pub fn set_readout(&mut self, weights: &[f32]) -> Result<(), GpuError> {
         self.put(self.layout.shared.readout, 0, &bytes_of_f32(weights.iter().copied()))
     }
@@ -233,7 +234,7 @@ impl Brains {
         }
     }
 
-    /// Cells of a group on a grid.
+    /// Number of cells of a group on the full or the half grid.
     pub(super) fn group_cells(&self, on_half: bool) -> usize {
         GROUP * self.plan.shape.cells() / if on_half { 8 } else { 1 }
     }
@@ -247,8 +248,8 @@ impl Brains {
         Ok(group[channel % GROUP * cells..][..cells].to_vec())
     }
 
-    /// Replaces the cells of a channel on the grid in use; values are clamped to 1 - beta and rounded to the
-    /// storage.
+    /// Replaces the cells of a channel on the grid in use; values are clamped to +-(1 - beta) and rounded to
+    /// the storage format.
     pub fn set_channel(&mut self, robot: usize, channel: usize, cells: &[f32]) -> Result<(), GpuError> {
         let on_half = self.schedule.state().on_half;
         let group = channel / GROUP;
@@ -287,7 +288,7 @@ impl Brains {
         Ok(newest_metrics(&self.metric_ring(robot)?))
     }
 
-    /// The metrics ring, and the number of lines ever written.
+    /// The metrics ring, and the number of lines written so far.
     fn metric_ring(&mut self, robot: usize) -> Result<[u8; RING], GpuError> {
         let mut bytes = [0; RING];
         self.get(self.layout.robots[robot].metrics, METRICS_BEFORE, &mut bytes)?;

@@ -1,5 +1,6 @@
 //! The robots' brains on one device: memory, streams and graphs, and one cycle of all of them. Runs on the
-//! device's own thread (`line`); `between` reads and writes between cycles, `state` copies whole states.
+//! device's own thread (`line`); `between` reads and writes between cycles, `state` and `save` copy whole
+//! states.
 
 use super::bank_copy::BankCopy;
 use super::desk::Desk;
@@ -34,7 +35,8 @@ pub const MOST_ROBOTS: usize = 64;
 /// Brains on a device. Fields are dropped in order: the context's objects before the context.
 pub struct Brains {
     graphs: Graphs,
-    /// Graphs of the same launches with a mark after each stage; recorded when stages are first watched.
+    /// Graphs of the same launches with an event after each stage; captured whenever the timing of stages is
+    /// switched on. `None`: it is off.
     watched: Option<Graphs>,
     pub(super) marks: Marks,
     pub(super) main: Stream,
@@ -46,7 +48,7 @@ pub struct Brains {
     pub(super) library: Library,
     pub(super) desk: Desk,
     pub(super) bank_copy: BankCopy,
-    /// How long a cycle usually takes on the device.
+    /// How long the last cycle took on the device: the next one is expected to take as long.
     usual: Span,
     pub(super) layout: Layout,
     pub(super) start: Start,
@@ -57,8 +59,9 @@ pub struct Brains {
 }
 
 impl Brains {
-    /// Brains of `robots` robots at the start, on the device `found`. Allocates all memory of host and device
-    /// here, and runs every kernel once, so that nothing is loaded or initialised during a cycle.
+    /// Brains of `robots` robots in their initial state, on the device `found`. Allocates all memory of host
+    /// and device here, except that of the library, and runs every kernel of a cycle, so that nothing is
+    /// loaded or initialised during a later cycle.
     pub fn open(
         plan: &FieldPlan,
         robots: usize,
@@ -122,8 +125,8 @@ impl Brains {
     }
 
     /// One cycle of all robots, with an input and an answer for each. The first input determines the cycle
-    /// number and quality level for all. Makes one driver call, unless the answer is late; the caller waits
-    /// for `timeout`.
+    /// number and quality level for all. Makes one driver call, unless the answer is late or stages are
+    /// timed. `timeout` is how long the caller waits.
     pub fn cycle(
         &mut self,
         inputs: &[FieldInput],
@@ -157,7 +160,7 @@ impl Brains {
         self.follow_bank();
         self.schedule.settle();
         let kernels = self.gpu.as_reported(lasted);
-        // Measured by the device's clock, which does not depend on when this thread polled.
+        // Measured on the device's clock, so it does not depend on when this thread polled.
         self.usual = kernels;
         Ok(Times { submit: submitted.since(begun), kernels, whole: seen.since(begun) })
     }
@@ -187,7 +190,7 @@ impl Brains {
         self.address(self.layout.shared.brains)
     }
 
-    /// Records a graph for each combination of launches that a cycle may need.
+    /// Captures a graph for each combination of launches that a cycle may need.
     fn record_graphs(&self, watched: bool) -> Result<Graphs, GpuError> {
         let most = Schedule::most_sub_steps(&self.plan);
         let record = |on_half: bool, moves: bool| -> Result<Vec<Graph>, GpuError> {
@@ -214,7 +217,7 @@ impl Brains {
         on(self.kernels.metrics(false))
     }
 
-    /// The move to another grid and the sub-steps.
+    /// The move to another grid, if there is one, and the sub-steps.
     fn evolve(&self, launches: Launches) -> Result<(), GpuError> {
         if launches.moves {
             self.launch(self.kernels.movement(launches.on_half))?;
@@ -223,8 +226,8 @@ impl Brains {
         steps.into_iter().try_for_each(|step| self.launch(self.kernels.evolve(launches.on_half, step)))
     }
 
-    /// The launches of a cycle with a mark after each stage, and one task of `answer` per launch. Learning is
-    /// timed as part of the stages in which it runs, those of `sense` and `features`.
+    /// The launches of a cycle with an event after each stage, and one task of `answer` per launch. Learning
+    /// is timed as part of the stages in which it runs, those of `sense` and `features`.
     fn watched(&self, launches: Launches) -> Result<(), GpuError> {
         let on = |step: Step| self.launch(step);
         let mark = |stage: usize| self.main.record(&self.marks.stages[stage]);
@@ -242,7 +245,7 @@ impl Brains {
         on(self.kernels.answer(&[AnswerTask::Act]))?;
         on(self.kernels.metrics(false))?;
         mark(5)?;
-        on(self.kernels.deliver()) // last: once the host sees the answer, all marks have been passed
+        on(self.kernels.deliver()) // last: once the host sees the answer, all events are reached
     }
 
     /// Switches the timing of stages on or off. Timed stages run one after another, which takes longer.
@@ -251,12 +254,12 @@ impl Brains {
         Ok(())
     }
 
-    /// Time of each stage in the last cycle; `None` unless they are watched.
+    /// Time of each stage in the last cycle; `None` unless the timing of stages is on.
     pub fn stage_times(&self) -> Result<Option<StageTimes>, GpuError> {
         self.watched.as_ref().map(|_| self.marks.stage_times()).transpose()
     }
 
-    /// Runs every graph and every kernel once, and then resets the field.
+    /// Runs every graph and every kernel of a cycle at least once, and then resets the field.
     fn rehearse(&mut self) -> Result<(), GpuError> {
         let rehearsal = FieldInput::AT_REST;
         let inputs = vec![rehearsal; self.robots()];
@@ -300,8 +303,8 @@ impl Launches {
         })
     }
 
-    /// Orders for which a cycle needs these launches, for the rehearsal: all groups are stepped, and their
-    /// cells stay as they are.
+    /// Orders that need exactly these launches, for the rehearsal: all groups are stepped, and the sub-steps
+    /// leave the cells as they are.
     fn rehearsal(self) -> Cycle {
         let Launches { on_half, moves: moved, steps } = self;
         let (count, hold) = ([steps; GROUPS], [1.0; GROUPS]);
@@ -309,8 +312,8 @@ impl Launches {
     }
 }
 
-/// A graph for each combination: by grid, by whether the field moves to it, by the number of sub-steps minus
-/// one.
+/// A graph for each combination, indexed by grid, by whether the field moves to it, and by the number of
+/// sub-steps minus one.
 #[derive(Default)]
 struct Graphs([[Vec<Graph>; 2]; 2]);
 

@@ -1,5 +1,5 @@
-//! The data that host and device exchange in a cycle, in host memory that the kernels access in place: orders
-//! and sensors of each robot, which the first kernel reads, and the report, which the last one writes.
+//! The data that host and device exchange in a cycle, in host memory that the kernels access in place: the
+//! orders and sensors of each robot, which the first kernel reads, and its report, which `deliver` completes.
 
 use super::tables::{CYCLE, Cycle, NO_ROW, REPORT, Report, TIMED_ANSWER};
 use crate::base::frame::MAX_SENSORS;
@@ -19,10 +19,12 @@ const SENSORS: usize = MAX_SENSORS;
 const REPORTS: usize = REPORT / WORD;
 /// Words of a robot's area.
 const PLACE: usize = ORDERS + SENSORS + REPORTS;
-/// Offsets in a report, in words: of the row that the cycle changed (value, last use, numbers), which follows
-/// the answer and two times; of the ticket; of the row's number.
+/// Offset in a report, in words, of the bank row that the cycle changed (value, last use, numbers), which
+/// follows the answer and two times.
 const ROW: usize = TIMED_ANSWER / WORD;
+/// Offset of the ticket.
 const TICKET: usize = ROW + 4 + DESCRIPTOR;
+/// Offset of the row's number in the bank.
 const TOUCHED: usize = TICKET + 1;
 const _: () = assert!(CYCLE.is_multiple_of(WORD) && REPORT.is_multiple_of(16) && SENSORS.is_multiple_of(4));
 const _: () = assert!(TICKET + 4 == REPORTS);
@@ -32,7 +34,7 @@ const _: () = assert!(TICKET + 4 == REPORTS);
 pub struct Touched {
     pub row: u32,
     pub value: f64,
-    /// Number of the cycle that changed it.
+    /// Number of the cycle that stored or recognised it.
     pub last_use: u64,
 }
 
@@ -54,7 +56,7 @@ impl Desk {
         Ok(Desk { mapped, ring, robots, ticket: 0 })
     }
 
-    /// Where the kernels find a robot's orders and report.
+    /// The addresses at which the kernels find a robot's orders and its report.
     pub fn addresses(&self, robot: usize) -> [u64; 2] {
         let place = robot * PLACE;
         [self.mapped.address(place), self.mapped.address(place + ORDERS + SENSORS)]
@@ -76,8 +78,8 @@ impl Desk {
     }
 
     /// The address of an input's sensors for the kernels: where the tick wrote them, or else in the robot's
-    /// area. Teaching and tests change the sensors of an input before it arrives here; they then differ from
-    /// those in the ring.
+    /// area, to which they are copied. Teaching and tests change the sensors of an input before it arrives
+    /// here; then they differ from those in the ring.
     fn sensors(&self, robot: usize, input: &FieldInput) -> u64 {
         if let (Some(ring), Some(place)) = (&self.ring, input.place) {
             let first = SensorRing::word(place);
@@ -106,7 +108,7 @@ impl Desk {
         Report::read(&table)
     }
 
-    /// The row of the bank that a robot's last cycle stored or recognised, with its numbers in `exact`.
+    /// The row of the bank that a robot's last cycle stored or recognised; copies its numbers to `exact`.
     pub fn touched(&self, robot: usize, exact: &mut [f32; DESCRIPTOR]) -> Option<Touched> {
         let words = self.words_of_report(robot);
         let word = |at: usize| words[at].load(Ordering::Relaxed);

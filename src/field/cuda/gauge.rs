@@ -1,4 +1,5 @@
-//! Baselines for the engine's timings, measured on the device: a copy in its memory, and an empty graph.
+//! Baselines for the engine's timings, measured on the device: a copy in its memory, and a graph without
+//! kernels.
 
 use super::brains::Brains;
 use super::watch::between;
@@ -24,7 +25,7 @@ impl Brains {
         between(&self.marks.begin, &self.marks.settled).map(Some)
     }
 
-    /// Times a graph that contains only a mark, from its launch until the host sees the mark, on the host's
+    /// Times a graph that only records an event, from its launch until the host sees the event, on the host's
     /// clock.
     pub fn time_nothing(&mut self) -> Result<Span, GpuError> {
         let clock = MonotonicClock;

@@ -1,5 +1,5 @@
-//! How each kernel is launched: names, geometry and order, as described in `kernels/README.md`. Needs only
-//! the shape of a plan and the size of a device; launches nothing itself.
+//! How each kernel is launched: its name, geometry and arguments, as described in `kernels/README.md`. Needs
+//! only the shape of a plan and the size of a device; launches nothing itself.
 
 use crate::base::plan::FieldPlan;
 use crate::field::shape::{CHANNELS, GROUP, GROUPS, regressors};
@@ -27,8 +27,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Chooses the thickest slabs that still give every multiprocessor work: each slab reads two planes more
-    /// than it writes.
+    /// Chooses the thickest slabs that still give every multiprocessor enough blocks: each slab reads two
+    /// planes more than it writes, so thin slabs cost more.
     pub fn of(grid: usize, robots: usize, multiprocessors: u32) -> Cut {
         let wanted = BLOCKS_EACH * multiprocessors.max(1) as usize;
         let mut planes = grid / 4;
@@ -44,7 +44,7 @@ impl Cut {
 pub struct Step {
     /// The kernel.
     pub kernel: Kernel,
-    /// Blocks along x and y; z is robots.
+    /// Blocks along x and y; z is the number of robots.
     pub grid: [u32; 2],
     /// Threads of a block.
     pub block: u32,
@@ -52,7 +52,7 @@ pub struct Step {
     pub words: [u32; 2],
 }
 
-/// Tasks of the kernel `answer`, as in `kernels/answer.cu`: they run side by side, or one at a time to be
+/// Tasks of the kernel `answer`, as in `kernels/answer.cu`: they run in parallel, or one at a time to be
 /// timed.
 #[derive(Clone, Copy)]
 pub enum AnswerTask {
@@ -101,7 +101,7 @@ impl Kernels {
         })
     }
 
-    /// Names of all kernels that a cycle may launch.
+    /// Names of all kernels that the engine launches in and between cycles.
     pub fn names(plan: &FieldPlan) -> Vec<String> {
         let grid = plan.shape.grid;
         let evolve = [grid, grid / 2].map(|grid| format!("evolve_{grid}"));
@@ -132,7 +132,7 @@ impl Kernels {
         Step { kernel, grid: grid.map(|size| size as u32), block, words: words.map(|word| word as u32) }
     }
 
-    /// The move to the other grid, to the half grid if `to_half`.
+    /// The move to the other grid: to the half grid if `to_half`, else to the full one.
     pub fn movement(&self, to_half: bool) -> Step {
         let blocks = (self.plan.shape.cells() / 8).div_ceil(BLOCK as usize);
         let kernel = if to_half { self.enter_half } else { self.leave_half };
@@ -175,17 +175,17 @@ impl Kernels {
         Kernels::step(self.answer, [blocks, 1], BLOCK, [scan, tasks])
     }
 
-    /// The metrics; `now`: even if they are not due.
+    /// Measures the metrics; if `now`, even when they are not due.
     pub fn metrics(&self, now: bool) -> Step {
         Kernels::step(self.metrics, [CHANNELS, 1], BLOCK, [usize::from(now), 0])
     }
 
-    /// Stores the experience, and delivers the answer to the host.
+    /// Lets the bank store or recognise, and delivers the answer to the host.
     pub fn deliver(&self) -> Step {
         Kernels::step(self.deliver, [1, 1], BLOCK, [self.cut.scan_blocks, 0])
     }
 
-    /// An experience from outside.
+    /// Stores an experience from outside.
     pub fn experience(&self) -> Step {
         Kernels::step(self.experience, [1, 1], BLOCK, [0, 0])
     }

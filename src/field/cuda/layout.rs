@@ -1,6 +1,6 @@
-//! The layout of the single allocation on the device: first the data that robots share, then each robot's
-//! own. Knows sizes only; `start` defines the initial contents, `kernels/README.md` describes which kernel
-//! writes what.
+//! The layout of the allocation on the device that holds everything except stored patterns (`library`): first
+//! the data that robots share, then each robot's own. Knows sizes only; `start` defines the initial contents,
+//! `kernels/README.md` describes which kernel writes what.
 
 use super::library::volume_bytes;
 use super::save::room_for;
@@ -11,8 +11,8 @@ use crate::field::shape::{
     BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, regressors,
 };
 
-/// Buffers are aligned to this many bytes: as much as a device's own allocator does, and more than any load
-/// in the kernels needs.
+/// Buffers are aligned to this many bytes, like allocations of the driver, which is more than any load in the
+/// kernels needs.
 const ALIGNED: usize = 256;
 
 /// Distance between two robots' tables of orders: the size of one, rounded up to a multiple of 16.
@@ -112,8 +112,8 @@ impl Layout {
         Layout { shared, robots, saved, bytes: ruler.next }
     }
 
-    /// The table of addresses of one robot, for an allocation that starts at `base`; its orders and its
-    /// report are at `host`, in host memory.
+    /// The table of addresses of one robot, for an allocation that starts at `base`; the robot's orders and
+    /// its report are in host memory, at the two addresses `host`.
     pub fn brain(&self, robot: usize, base: u64, host: [u64; 2]) -> Vec<u8> {
         let (shared, own) = (&self.shared, &self.robots[robot]);
         let at = |place: &BufferRange, further: usize| base + (place.at + further) as u64;
@@ -272,7 +272,7 @@ mod tests {
             (taken(&plan, 1), [32, 16].map(|n: usize| volume_bytes(n.pow(3))).iter().sum::<usize>());
         assert!(one < 64_000_000, "{one} bytes");
         let half = FieldPlan { storage: Storage::F16, ..plan.clone() };
-        assert!(taken(&half, 1) < one - 8_000_000, "{} bytes in halves", taken(&half, 1));
+        assert!(taken(&half, 1) < one - 8_000_000, "{} bytes with f16 cells", taken(&half, 1));
         assert_eq!(slot, 1_179_648, "what each stored pattern adds");
         // Two robots share the bank, the library and the buffer for a saved state.
         assert!(taken(&plan, 2) < one + 21_000_000, "{} bytes", taken(&plan, 2));

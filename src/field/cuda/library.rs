@@ -13,7 +13,7 @@ const SLOTS: usize = 8;
 /// Which slots have memory, and where.
 pub struct Library {
     pools: Vec<Pool>,
-    /// Slots that have memory.
+    /// Number of slots that have memory.
     taken: usize,
     /// Addresses of each slot's volumes, for the full grid and the half grid.
     places: Vec<Option<[u64; 2]>>,
@@ -73,7 +73,8 @@ impl Brains {
         place.into_iter().zip(volumes).try_for_each(|(address, bytes)| self.put_at(address, bytes))
     }
 
-    /// Points every slot without memory to zeros, because a blend may still name a slot that was cleared.
+    /// Points every slot to zeros until it has memory, because the blend of a restored state may still name a
+    /// slot that was cleared before the save.
     pub(super) fn empty_library(&mut self) -> Result<(), GpuError> {
         let shared = &self.layout.shared;
         for (table, nothing) in shared.volumes.into_iter().zip(shared.no_volume) {

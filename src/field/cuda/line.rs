@@ -30,9 +30,9 @@ const NAP: Duration = Duration::from_millis(1);
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NoAnswer {
-    /// The driver refused a call.
+    /// A driver call failed.
     Failed(GpuError),
-    /// It took too long.
+    /// The answer did not come in time.
     Late,
     /// The thread has ended, or cannot be started.
     Gone,
@@ -70,7 +70,7 @@ pub struct Line {
     answers: Cell<bool>,
 }
 
-/// Sets a flag when it is dropped, also by a panic.
+/// Sets a flag when it is dropped, also during a panic.
 struct Ended(Arc<AtomicBool>);
 
 impl Drop for Ended {
@@ -80,7 +80,7 @@ impl Drop for Ended {
 }
 
 impl Line {
-    /// Starts the thread, with the priority of the calling one, and opens the device on it.
+    /// Starts the thread, with the priority of the calling thread, and opens the device on it.
     pub fn open(
         plan: &FieldPlan,
         robots: usize,
@@ -122,7 +122,7 @@ impl Line {
         Ok(line)
     }
 
-    /// Runs one cycle within its timeout. After one timeout the line must not be used any more.
+    /// Runs one cycle within its timeout. After a timeout the line must not be used any more.
     pub fn run_cycle(&self, task: Box<CycleTask>) -> Result<Box<CycleTask>, NoAnswer> {
         let timeout = task.timeout;
         self.send(GpuTask::Cycle(task))?;
@@ -157,19 +157,19 @@ impl Line {
         })
     }
 
-    /// The driver calls, and the fault that is injected into them.
+    /// The watch of the driver calls: their counts, and the fault that is injected into them.
     pub fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// Whether the thread has ended; outlives the line.
+    /// The flag that is set when the thread has ended; it outlives the line.
     pub fn ended(&self) -> Arc<AtomicBool> {
         self.ended.clone()
     }
 }
 
 impl Drop for Line {
-    /// Lets the thread release the device; waits for that only if the thread has always answered so far.
+    /// Lets the thread release the device; waits for that only if the thread has always answered in time.
     fn drop(&mut self) {
         self.abandoned.store(true, Ordering::Relaxed);
         self.tasks = None;
@@ -190,8 +190,8 @@ fn set_timer_and_core(plan: &FieldPlan) {
     }
 }
 
-/// A channel allocates when a thread first has to wait on it; this makes it happen now instead of during a
-/// cycle.
+/// A channel allocates when a thread first has to wait on it. Waiting once makes that happen now instead of
+/// during a cycle.
 fn warm_up<T>(channel: &Receiver<T>) {
     let _ = channel.recv_timeout(NAP);
 }

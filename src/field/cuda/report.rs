@@ -1,5 +1,5 @@
-//! What the engine reports about itself and its device: which device, how large, how fast, or why there is
-//! none.
+//! What the engine reports about itself and its device: which device, how much memory, how fast; or why there
+//! is no engine.
 
 use super::CudaEngine;
 use super::brains::MOST_ROBOTS;
@@ -32,7 +32,7 @@ impl fmt::Display for Unfit {
         match self {
             Unfit::Absent(absence) => absence.fmt(f),
             Unfit::Silent(NoAnswer::Failed(error)) => write!(f, "cannot open the GPU: {error}"),
-            Unfit::Silent(NoAnswer::Late) => write!(f, "the GPU's driver hangs while opening it"),
+            Unfit::Silent(NoAnswer::Late) => write!(f, "the GPU's driver hangs while opening the GPU"),
             Unfit::Silent(NoAnswer::Gone) => write!(f, "the GPU's thread could not be started, or has ended"),
             Unfit::Robots { asked } => write!(f, "a batch has 1 to {MOST_ROBOTS} robots, not {asked}"),
         }
@@ -98,11 +98,12 @@ pub struct DeviceFacts {
 /// Where the time of a cycle went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct DeviceTimes {
-    /// From the request until all of its work is submitted to the driver, on the host's clock.
+    /// Handing the cycle over to the device's thread and its result back to the caller, and submitting its
+    /// work to the driver, on the host's clock.
     pub queue: Span,
     /// From the first kernel to the answer, on the device's clock.
     pub kernels: Span,
-    /// The rest of the total: the device's start, and the caller's wake-up.
+    /// The rest of the total: until the device starts, and from the answer until the device's thread sees it.
     pub wake: Span,
 }
 
@@ -165,7 +166,8 @@ impl CudaEngine {
         self.ask(move |brains| brains.time_copy(bytes)).flatten()
     }
 
-    /// Times an empty graph, from its launch until the host sees its end, on the host's clock.
+    /// Times a graph that only records an event, from its launch until the host sees the event, on the host's
+    /// clock.
     pub fn device_round_trip(&self) -> Option<Span> {
         self.ask(|brains| brains.time_nothing())
     }

@@ -41,7 +41,7 @@ pub struct Drain {
 /// A state between the two steps.
 struct Pending {
     state: ScheduleState,
-    /// Identifies the state that already holds the bank of the same cycle.
+    /// Identifies the [`Live`] into which the bank of the same cycle has already been copied.
     held: Held,
 }
 
@@ -68,7 +68,7 @@ impl Drain {
     }
 }
 
-/// Total size of pieces of these sizes, side by side.
+/// Total size of pieces of these sizes, each rounded up to a multiple of `ALIGNED`.
 pub fn room_for(bytes: impl IntoIterator<Item = usize>) -> usize {
     bytes.into_iter().map(|bytes| bytes.next_multiple_of(ALIGNED)).sum()
 }
@@ -88,8 +88,9 @@ impl Brains {
         self.finish_save(live)
     }
 
-    /// Saves without waiting. False: the copy has started, or is not complete yet. The caller passes the
-    /// same `live` again after the next cycle; it then gets the state of the cycle in which the copy started.
+    /// Saves without waiting for the copy. False: the copy has started, or is not complete yet. The caller
+    /// then passes the same `live` again after a later cycle, until it gets the state of the cycle in which
+    /// the copy started.
     pub fn save_soon(&mut self, live: &mut Live) -> Result<bool, GpuError> {
         match &self.drain.pending {
             Some(state) if state.held.is_same(live.bank.held) => {
@@ -104,7 +105,7 @@ impl Brains {
     }
 
     fn begin_save(&mut self, live: &mut Live) -> Result<(), GpuError> {
-        // The last state may still be on its way from the buffer that this one will overwrite.
+        // The previous state may still be on its way to the host, from the buffer that this one overwrites.
         self.drain.pending = None;
         self.waiting.until(&self.drain.drained)?;
         let held = live.bank.held;

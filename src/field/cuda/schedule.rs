@@ -1,5 +1,5 @@
 //! Decides what is due in each cycle: everything that follows from the cycle's number, its quality level and
-//! earlier cycles, so that the host does not have to branch during a cycle. Pure; knows no device.
+//! earlier cycles, so that the host has nothing to decide while the device computes. Pure; knows no device.
 
 use super::tables::Cycle;
 use crate::base::command::MAX_MOTORS;
@@ -53,8 +53,8 @@ impl Schedule {
         self.state = state;
     }
 
-    /// Maximum number of sub-steps that a cycle can need: to catch up with a group that was stepped most
-    /// rarely, at the lowest quality level.
+    /// Maximum number of sub-steps that a cycle can need: as many as a group needs to catch up after the
+    /// longest time between two of its steps, at the lowest quality level.
     pub fn most_sub_steps(plan: &FieldPlan) -> u32 {
         let levels = (0..QUALITY_LEVELS).filter_map(|number| QualityLevel::new(number as u8));
         let held = levels.map(|quality| quality.work().slow_every).max().unwrap_or(1);
@@ -112,7 +112,7 @@ impl Schedule {
         }
     }
 
-    /// The first cycle cannot learn: there is no earlier cycle.
+    /// Decides whether learning is due. The first cycle cannot learn: there is no earlier cycle.
     fn schedule_learning(&mut self, cycle: u64, every: u64) {
         self.orders.learn_due = false;
         if !self.plan.learn || self.state.age == 0 {

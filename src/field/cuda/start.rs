@@ -1,5 +1,5 @@
-//! The contents of the device's memory before the first cycle: rule and projections, which stay, and the
-//! field at rest. Makes bytes only; copies nothing.
+//! The contents of the device's memory before the first cycle: rule and projections, which never change, and
+//! the field at rest. Makes bytes only; copies nothing.
 
 use super::tables::{
     ABOUT, ANSWER, DeviceAnswer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,
@@ -80,8 +80,8 @@ impl Start {
         }
     }
 
-    /// Context and descriptor relative to rest (0), the resting values, and the query, which the first cycle
-    /// makes (0).
+    /// Context and descriptor relative to rest, which are 0; their resting values; and the query, which is 0
+    /// until the first cycle makes it.
     pub fn about(&self) -> Vec<u8> {
         let zeros = [0.0; CONTEXT + DESCRIPTOR];
         let mut table = bytes_of_f64(
@@ -109,8 +109,8 @@ impl Start {
         table
     }
 
-    /// A pattern in the device's format: its volume on both grids, in steps, and its unit context relative to
-    /// rest.
+    /// A pattern in the device's format: its volume on both grids, in steps, and its context relative to
+    /// rest, scaled to unit length.
     pub fn pattern(&self, volume: &[f32], context: &[f32; CONTEXT]) -> Pattern {
         let step = reach(&self.plan, Storage::F32) / STEPS;
         let whole: Vec<i16> = volume.iter().map(|v| (v / step).round() as i16).collect();
@@ -120,8 +120,8 @@ impl Start {
         Pattern { half: self.halved(&whole), whole, context: about.iter().map(|c| c / length).collect() }
     }
 
-    /// Means of 2x2x2 cells of 16 channels. They are computed from the stored steps, so that a pattern from a
-    /// snapshot is the same on both grids.
+    /// Means of 2x2x2 cells of 16 channels. They are computed from the stored steps, so that a pattern that
+    /// is loaded from a snapshot is the same as before on both grids.
     pub fn halved(&self, volume: &[i16]) -> Vec<i16> {
         let n = self.plan.shape.grid;
         let mut sums = vec![0_i32; PATTERN * n * n * n / 8];

@@ -38,7 +38,7 @@ pub const METRIC_RING: usize = 64;
 pub const METRICS_BEFORE: usize = 1024;
 /// Steps from 0 to the bound in a stored volume.
 pub const STEPS: f32 = 32_767.0;
-/// No row.
+/// Stands for a row's number where there is no row.
 pub const NO_ROW: u32 = u32::MAX;
 
 /// Writes numbers one after another to a table.
@@ -58,7 +58,7 @@ macro_rules! written {
                 /// Writes the next numbers.
                 ///
                 /// # Panics
-                /// Beyond the table's end: its size is asserted on both sides.
+                /// If the numbers go beyond the table's end. The table's size is asserted on both sides.
                 pub fn $write(&mut self, numbers: &[$number]) -> &mut Self {
                     const WIDTH: usize = size_of::<$number>();
                     let (here, rest) = std::mem::take(&mut self.to).split_at_mut(numbers.len() * WIDTH);
@@ -80,7 +80,7 @@ macro_rules! read {
                 /// Fills `to` with the next numbers.
                 ///
                 /// # Panics
-                /// Beyond the table's end.
+                /// If the numbers go beyond the table's end.
                 pub fn $read(&mut self, to: &mut [$number]) -> &mut Self {
                     const WIDTH: usize = size_of::<$number>();
                     let (here, rest) = self.from.split_at(to.len() * WIDTH);
@@ -205,11 +205,11 @@ impl Cycle {
     }
 }
 
-/// A cycle as the host sees it.
+/// The result of a cycle, as the host reads it.
 #[derive(Clone, Copy, Debug)]
 pub struct Report {
     pub answer: DeviceAnswer,
-    /// Time from the first kernel, which reads the orders, to the last, which writes the answer.
+    /// From when the first kernel has read the orders until the answer is complete, on the device's clock.
     pub lasted: Span,
 }
 

@@ -1,5 +1,5 @@
 //! What callers can read from and write to the engine between cycles. If the device is lost between two
-//! cycles, the next cycle reports it; until then, reads return the values of the start.
+//! cycles, the next cycle reports it. Reads from a lost device return default values.
 
 use super::CudaEngine;
 use crate::base::plan::{FieldPlan, QualityLevel, Storage};
@@ -211,7 +211,7 @@ impl CudaEngine {
         self.ask(|brains| brains.features(0)).unwrap_or_else(|| vec![0.0; FEATURES])
     }
 
-    /// Replaces the cells of a channel; values are clamped to 1 - beta and rounded to the storage.
+    /// Replaces the cells of a channel; values are clamped to +-(1 - beta) and rounded to the storage format.
     pub fn set_channel(&mut self, c: usize, cells: &[f32]) {
         let cells = cells.to_vec();
         self.ask(move |brains| brains.set_channel(0, c, &cells));

@@ -1,6 +1,6 @@
 //! How the device's thread waits for a cycle: it polls host memory, sleeping in between, and never waits
-//! inside the driver, so that it can always give up. Also contains the events used for everything other than
-//! a normal cycle.
+//! inside the driver, so that it can always give up. Also contains the CUDA events that are used for
+//! everything except a normal cycle.
 
 use super::desk::Desk;
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
@@ -9,14 +9,16 @@ use crate::system::gpu::{Call, Event, Gpu, GpuError, Stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// It polls without sleeping for this long, around the time at which the answer usually comes: a hundredth of
-/// the shortest useful period of a field (10 ms), so that it costs at most a hundredth of a core.
+/// The thread polls without sleeping for this long, around the time at which the answer is expected: a
+/// hundredth of the shortest useful period of a field (10 ms), so that this costs at most a hundredth of a
+/// core.
 pub const AWAKE: Span = Span::from_micros(100);
-/// Length of a nap: the thread notices the end of a longer cycle later by at most this plus its wake-up time.
+/// Length of a nap. If a cycle takes longer than expected, its end is noticed late by at most this plus the
+/// thread's wake-up time.
 pub const NAP: Span = Span::from_micros(50);
 
 /// A cycle is late after one fourth of its caller's timeout. Only then, and again after each further fourth,
-/// the thread asks the driver whether the device has failed.
+/// does the thread ask the driver whether the device has failed.
 const LATE: u64 = 4;
 
 /// An event's status before the stream has passed it (CUDA_ERROR_NOT_READY); also the result of an abandoned
@@ -28,11 +30,11 @@ const UNKNOWN: i32 = 999;
 /// Where the time of a cycle went.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// From the thread's start until all work is submitted to the driver.
+    /// From when the thread begins the cycle until all work is submitted to the driver.
     pub submit: Span,
     /// From the first kernel to the answer, on the device's clock.
     pub kernels: Span,
-    /// From the thread's start until it sees the answer.
+    /// From when the thread begins the cycle until it sees the answer.
     pub whole: Span,
 }
 
@@ -47,7 +49,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Marks that have not been reached.
+    /// Events that have not been recorded yet.
     pub fn new(gpu: &Gpu) -> Result<Marks, GpuError> {
         let event = || Event::new(gpu);
         Ok(Marks {
@@ -57,7 +59,7 @@ impl Marks {
         })
     }
 
-    /// Time of each stage of a finished watched cycle.
+    /// Time of each stage of a finished cycle whose stages were timed.
     pub fn stage_times(&self) -> Result<StageTimes, GpuError> {
         let mut times = [Span::ZERO; STAGES.len()];
         let mut before = &self.begin;
@@ -69,7 +71,7 @@ impl Marks {
     }
 }
 
-/// Time between two marks that were reached.
+/// Time between two events that were reached.
 pub fn between(earlier: &Event, later: &Event) -> Result<Span, GpuError> {
     let micros = later.micros_since(earlier)?;
     Ok(Span::from_nanos((micros.max(0.0) * 1e3) as u64))
@@ -92,8 +94,9 @@ impl Waiting {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Waits until the report of the last cycle has arrived; the cycle's work is on `stream`. The report
-    /// usually comes after `usual`, and the caller waits for `timeout`. Bounded like `until`.
+    /// Waits until the report of the last cycle has arrived; the cycle's work is on `stream`. The report is
+    /// expected after `usual`, and the caller waits for `timeout`. The wait is bounded as in
+    /// [`Waiting::until`].
     pub fn until_reported(
         &self,
         desk: &Desk,
@@ -123,7 +126,7 @@ impl Waiting {
     }
 
     /// Polls until `is_there` returns true: sleeps until `awake`, polls without sleeping for [`AWAKE`], then
-    /// sleeps between polls. Fails, as `call`, once this thread is abandoned.
+    /// sleeps between polls. Fails with an error of `call` once this thread is abandoned.
     fn poll(
         &self,
         call: Call,

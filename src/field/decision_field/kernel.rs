@@ -3,7 +3,7 @@
 
 use super::Axis;
 
-/// A Gaussian is cut at this many standard deviations, as in COSIVINA.
+/// A Gaussian is truncated at this many standard deviations, as in COSIVINA.
 const CUTOFF: f64 = 5.0;
 
 /// A normalised Gaussian times a strength, with the memory that its application needs.

@@ -90,7 +90,7 @@ impl Search {
     }
 }
 
-/// The place of a site on each axis.
+/// The coordinate of a site on each axis.
 fn coordinates(axes: &[Axis], site: usize) -> [usize; MOST_AXES] {
     let mut rest = site;
     let mut at = [0; MOST_AXES];
@@ -109,7 +109,7 @@ fn neighbours(axis: Axis, at: usize) -> [Option<usize>; 2] {
     [before, after]
 }
 
-/// How far `to` is from `from`, the short way round on a circular axis.
+/// Signed distance from `from` to `to`, the short way round on a circular axis.
 fn away(axis: Axis, from: usize, to: usize) -> f64 {
     let (sites, away) = (axis.sites as f64, to as f64 - from as f64);
     match axis.circular {

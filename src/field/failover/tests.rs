@@ -20,11 +20,11 @@ use std::sync::Mutex;
 /// What a scripted device should do, and what happened to it.
 #[derive(Default)]
 struct Script {
-    /// The next cycle loses it.
+    /// The device is lost in the next cycle.
     strike: Option<Loss>,
     /// The next cycle panics.
     panics: bool,
-    /// The error of opening it; `None`: opening succeeds.
+    /// The error with which opening it fails; `None`: opening succeeds.
     shut: Option<Loss>,
     /// It cannot save at the moment.
     busy: bool,
@@ -153,7 +153,7 @@ impl Rig {
     }
 
     fn run_cycles(&mut self, count: u64) -> FieldResult {
-        (0..count).map(|_| self.run_cycle()).last().expect("some")
+        (0..count).map(|_| self.run_cycle()).last().expect("at least one cycle")
     }
 
     fn script(&self) -> std::sync::MutexGuard<'_, Script> {
@@ -206,7 +206,7 @@ fn device_name_and_times_are_reported_while_it_computes() {
     let mut rig = Rig::with(script);
     assert_eq!(rig.run_cycle().times, Some(times));
     rig.script().strike = Some(LOST);
-    assert_eq!(rig.run_cycle().times, None, "the CPU computed that one");
+    assert_eq!(rig.run_cycle().times, None, "the CPU computed this cycle");
 }
 
 const LOST: Loss = Loss::ContextLost { call: "launch" };
@@ -228,9 +228,9 @@ fn cpu_continues_from_the_last_good_state_with_the_same_request() {
     let response = result.response.expect("the input was computed");
     assert_eq!((response.cycle, response.skill, response.novelty), (45, expected.skill, expected.novelty));
     assert_eq!(response.scores, expected.scores);
-    let mut next = rig.run_cycle().response.expect("and so is the next");
+    let mut next = rig.run_cycle().response.expect("the next input was computed too");
     let expected = expected_engine.cycle(&input(46)).expect("in range");
-    next.motors = expected.motors; // the label decides the motors here
+    next.motors = expected.motors; // in `next`, the motors are those of the chosen label
     assert_eq!(format!("{next:?}"), format!("{expected:?}"));
     assert_eq!(rig.script().cycles, 46, "the lost device is not called again");
 }
@@ -246,7 +246,7 @@ fn reopened_device_gets_the_cpus_state() {
     rig.await_opener();
     assert_eq!(rig.script().opened, 2);
     let last = rig.cycle - 1;
-    assert_eq!(rig.script().restored.last(), Some(&last), "with everything since the loss");
+    assert_eq!(rig.script().restored.last(), Some(&last), "the state includes everything since the loss");
     let result = rig.run_cycle();
     assert_eq!(result.state, EngineState::Running);
     assert_eq!(result.device, DeviceCounters { losses: 1, takeovers: 1, retries: 1 });
@@ -267,7 +267,7 @@ fn pauses_double_to_60_s_and_reset_after_60_s_of_work() {
     rig.script().strike = Some(LOST);
     let mut pauses = Vec::new();
     while pauses.len() < 9 {
-        let EngineState::StandIn { left, attempt, .. } = rig.run_cycle().state else { panic!("it is lost") };
+        let EngineState::StandIn { left, attempt, .. } = rig.run_cycle().state else { panic!("not lost") };
         assert_eq!(attempt as usize, pauses.len() + 1);
         pauses.push(left.as_nanos() / 1_000_000);
         // The next attempt begins when the pause is over.
@@ -275,31 +275,31 @@ fn pauses_double_to_60_s_and_reset_after_60_s_of_work() {
         rig.run_cycle();
         rig.await_opener();
     }
-    // Pauses are counted from the failure; all but the first pause are read a cycle (50 ms) later.
+    // Pauses are counted from the failure; all but the first pause are read one cycle (50 ms) later.
     assert_eq!(pauses, [500, 950, 1950, 3950, 7950, 15_950, 31_950, 59_950, 59_950]);
     rig.script().shut = None;
-    let EngineState::StandIn { left, loss, .. } = rig.run_cycle().state else { panic!("it is lost") };
+    let EngineState::StandIn { left, loss, .. } = rig.run_cycle().state else { panic!("not lost") };
     assert_eq!(loss, Loss::Memory { call: "open" });
     rig.cycle += left.as_nanos() / 50_000_000 + 1;
     rig.run_cycle();
     rig.await_opener();
     assert_eq!(rig.run_cycle().state, EngineState::Running);
     rig.script().strike = Some(LOST);
-    let EngineState::StandIn { left, .. } = rig.run_cycle().state else { panic!("it is lost") };
+    let EngineState::StandIn { left, .. } = rig.run_cycle().state else { panic!("not lost") };
     assert_eq!(left, Span::from_millis(60_000), "too soon to reset the pauses");
     rig.cycle += 1200;
     rig.run_cycle();
     rig.await_opener();
     rig.cycle += 1199; // exactly a minute after it was opened
     rig.script().strike = Some(LOST);
-    let EngineState::StandIn { left, .. } = rig.run_cycle().state else { panic!("it is lost") };
+    let EngineState::StandIn { left, .. } = rig.run_cycle().state else { panic!("not lost") };
     assert_eq!(left, Span::from_millis(60_000), "not reset yet");
     rig.cycle += 1200;
     rig.run_cycle();
     rig.await_opener();
     rig.cycle += 1200; // one cycle more
     rig.script().strike = Some(LOST);
-    let EngineState::StandIn { left, attempt, .. } = rig.run_cycle().state else { panic!("it is lost") };
+    let EngineState::StandIn { left, attempt, .. } = rig.run_cycle().state else { panic!("not lost") };
     assert_eq!((left, attempt), (Span::from_millis(500), 1), "forgiven");
 }
 
@@ -311,7 +311,7 @@ fn start_without_the_device_uses_the_cpu_and_retries() {
     let result = rig.run_cycle();
     assert!(result.response.is_some());
     assert!(matches!(result.state, EngineState::StandIn { loss: Loss::Memory { .. }, .. }));
-    assert_eq!(result.device, DeviceCounters::default(), "a device that was never open is not lost");
+    assert_eq!(result.device, DeviceCounters::default(), "a device that was never opened cannot be lost");
     rig.script().shut = None;
     rig.run_cycles(12);
     rig.await_opener();
@@ -348,7 +348,8 @@ fn device_panic_is_a_loss_and_uses_no_rebuild() {
     let mut rig = Rig::new();
     rig.run_cycles(3);
     rig.script().panics = true;
-    // A lock poisoned by the panic would fail the test elsewhere, so the script releases it first.
+    // If the panic poisoned the script's lock, the test would fail elsewhere, so `Scripted` releases the lock
+    // before it panics.
     let result = rig.run_cycle();
     assert!(result.response.is_none());
     assert!(matches!(result.state, EngineState::StandIn { loss: Loss::Panicked, attempt: 1, .. }));
@@ -385,7 +386,7 @@ fn slices_come_from_the_last_save_while_the_device_computes() {
 
 #[test]
 fn input_that_is_too_old_by_then_is_not_computed() {
-    /// An engine whose cycle takes a whole period.
+    /// An engine whose cycle takes a whole period and then fails.
     struct Late(Failure, Arc<SimClock>, Span);
     impl FieldEngine for Late {
         fn name(&self) -> String {

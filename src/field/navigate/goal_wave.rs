@@ -5,22 +5,22 @@
 use super::place_grid::{CELL, CELLS, Cell, PlaceGrid, SIDE, Window, cell_of, index};
 use crate::system::cpu::simd::{Kernel, Level, Simd};
 
-/// Share of the mean of the four neighbours that a step keeps. The wave then falls to 0.6345 of its value
-/// with each cell on a straight path.
+/// A step sets a cell to this share of the mean of its four neighbours. On a straight path, the wave then
+/// falls to 0.6345 of its value with each cell.
 const GAIN: f32 = 0.95;
-/// -ln 0.6345: how much the wave's logarithm falls with each cell, where x = e^-this solves
+/// How much the wave's logarithm falls with each cell: -ln x, where x = 0.6345 is the smaller root of
 /// x^2 - (4 / GAIN - 2) x + 1 = 0.
 const DECAY: f32 = 0.4549;
 /// Value at the goal: 2^100. Only ratios are read; a large value leaves more of f32's range below it.
 const AT_GOAL: f32 = 1.267_650_6e30;
-/// Smaller values become 0, because the processor is slow with subnormal numbers. It ends the wave after 329
+/// Smaller values become 0, because the processor is slow with subnormal numbers. So the wave ends after 329
 /// cells: 33 m.
 const FLOOR: f32 = 1e-35;
 /// Steps in each cycle.
 const STEPS: usize = 8;
 /// Steps in each of the first cycles after a new goal, so that the wave reaches the robot within them.
 const FIRST_STEPS: usize = 64;
-/// Number of such first cycles: in 20 the wave settles on paths of about 12 m around obstacles.
+/// Number of such first cycles: in 20 the wave settles along paths of about 12 m around obstacles.
 const FIRST_CYCLES: u32 = 20;
 
 /// The wave.
@@ -33,12 +33,13 @@ pub struct GoalWave {
     open: Vec<f32>,
     /// How many of a cell's four neighbours are closed.
     walls: Vec<f32>,
-    /// Cells held at a value.
+    /// Cells held at a constant value: index and value.
     held: Vec<(usize, f32)>,
     goal: Option<[f64; 2]>,
     first_cycles: u32,
     goal_is_closed: bool,
-    /// Instructions of the inner loops. They round alike on all levels: nothing is fused.
+    /// Instruction set of the inner loops. All levels round alike: no multiplication is fused with an
+    /// addition.
     level: Level,
 }
 
@@ -82,19 +83,20 @@ impl GoalWave {
         }
     }
 
-    /// The wave here; 0: it has not reached this cell, or the cell is closed.
+    /// The wave's value here; 0: it has not reached this cell, or the cell is closed or outside the window.
     pub fn at(&self, place: [f64; 2]) -> f32 {
         self.window.index(cell_of(place)).map_or(0.0, |cell| self.wave[cell])
     }
 
-    /// Whether the goal is inside the window and too close to something that was met.
+    /// Whether the goal is inside the window and too close to an obstacle.
     pub fn goal_is_closed(&self) -> bool {
         self.goal_is_closed
     }
 
-    /// Which cells are held: the goal's, or for a goal outside the window the cells along the window's
-    /// border, each at the value that a straight path from the goal would give it there, scaled so that the
-    /// nearest has the goal's value. The nearest one alone could lie in a dead end.
+    /// Decides which cells are held. If the goal is inside the window, only its cell is. Otherwise the open
+    /// cells along the window's border are, each at the value that a straight path from the goal would give
+    /// it, scaled so that the cell nearest to the goal has the goal's value. Holding only that nearest cell
+    /// is not enough: it could lie in a dead end.
     fn hold(&mut self, grid: &PlaceGrid, goal: [f64; 2]) {
         self.held.clear();
         self.goal_is_closed = false;
@@ -125,7 +127,7 @@ impl GoalWave {
         }
     }
 
-    /// A cell beside the window's outermost line, which is closed.
+    /// A cell of the ring just inside the window's outermost cells, which are closed.
     fn border(&self, side: usize, step: i64) -> Cell {
         let [left, bottom] = self.window.corner;
         let far = SIDE as i64 - 2;
@@ -144,7 +146,7 @@ fn row<T>(cells: &[T], y: usize) -> &[T; SIDE] {
     &cells.as_chunks::<SIDE>().0[y % SIDE]
 }
 
-/// Takes over which cells are closed.
+/// Computes `open` and `walls` from the closed cells.
 struct Walls<'a> {
     closed: &'a [bool],
     open: &'a mut [f32],
@@ -176,8 +178,9 @@ impl Kernel for Walls<'_> {
     }
 }
 
-/// One step: each open cell gets GAIN / 4 times the sum over its neighbours, a closed neighbour counting as
-/// the cell itself. The window's border is closed, so that the wrapped lattice has no seam.
+/// One step: each open cell gets GAIN / 4 times the sum over its neighbours, where a closed neighbour counts
+/// as the cell itself. The window's border is closed, so that nothing crosses the seam of the wrapped
+/// lattice.
 struct Step<'a> {
     wave: &'a [f32],
     next: &'a mut [f32],

@@ -1,7 +1,7 @@
-//! Carries out orders to go somewhere: the stage in the field's worker between the field's answer and the
-//! motors' request. While there is a route, a driver drives, which is the navigator except in studies;
-//! otherwise the field does, or the robot stands still. Orders come from other threads and never pass through
-//! the tick.
+//! Carries out orders to go somewhere. This stage runs in the field's worker, between the field's answer and
+//! the motor request. While there is a route, the driver (the navigator, except in studies) drives the robot;
+//! otherwise the field drives it, or the robot stands still. Orders come from other threads and never pass
+//! through the tick.
 
 use super::navigator::{FARTHEST_M, State};
 use super::senses::{NavigationInput, beams};
@@ -36,8 +36,8 @@ pub enum Task {
     Stand,
     /// The robot goes to these places, one after the other, and stops at the last.
     Go(Route),
-    /// It goes round these places until another order comes. A place that it has given up on is left out in
-    /// this round; once it has given up on all of them in a row, it stands still.
+    /// It goes round these places until another order comes. A place that it gives up on is skipped until the
+    /// next round; once it has given up on all of them in a row, it stands still.
     Patrol(Route),
 }
 
@@ -64,7 +64,7 @@ pub struct Route {
 pub enum RouteError {
     /// There are none, or more than [`MAX_PLACES`].
     Count(usize),
-    /// A coordinate of this place (from 0) is not a number, or farther away than [`FARTHEST_M`].
+    /// A coordinate of this place (counted from 0) is not a number, or farther away than [`FARTHEST_M`].
     OutOfRange(usize),
 }
 
@@ -117,14 +117,14 @@ struct Order {
     task: Task,
 }
 
-/// Gives orders to a robot. Its copies give orders to the same robot; the newest order counts.
+/// Gives orders to a robot. Its clones give orders to the same robot; the newest order counts.
 #[derive(Clone)]
 pub struct GoalSender {
     orders: Arc<Mutex<(u64, Writer<Order>)>>,
 }
 
 impl GoalSender {
-    /// Gives an order. Returns its number, which [`GoalReport::order`] shows once the robot has it.
+    /// Gives an order. Returns its number, which [`GoalReport::order`] shows once the robot has received it.
     pub fn order(&self, task: Task) -> u64 {
         give(&mut self.orders.lock().unwrap_or_else(PoisonError::into_inner), task)
     }
@@ -154,7 +154,7 @@ pub struct GoalReport {
     pub pose: OdometryPose,
     /// The place that the robot goes to, has reached or has given up on.
     pub goal: Option<Place>,
-    /// Places of the route after this one; on a patrol, of this round.
+    /// How many places of the route follow this one; on a patrol, how many in this round.
     pub left: u8,
     /// What the robot is doing about its goal.
     pub state: State,
@@ -163,11 +163,11 @@ pub struct GoalReport {
 /// How far the robot is on its route.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
-    /// Which place of the route is next.
+    /// Index of the place on the route to which the robot is going.
     next: usize,
     /// When a patrol gave up on this place.
     gave_up: Option<Instant>,
-    /// Places that a patrol has given up on in a row.
+    /// How many places in a row a patrol has given up on.
     missed: usize,
 }
 
@@ -204,8 +204,8 @@ pub struct GoalStage {
 }
 
 impl GoalStage {
-    /// The stage of `board`, in which `driver` drives, and how to give it orders. It begins with `task` once
-    /// it is armed. `None`: the board does not state its motion.
+    /// The stage of `board`, in which `driver` drives, and the sender of its orders. The stage begins with
+    /// `task` once the robot is armed. `None`: the board does not state its motion.
     pub fn of(board: &Board, driver: Box<dyn Driver>, task: Task) -> Option<(GoalStage, GoalSender)> {
         let (_, beams) = beams(board);
         let (put, orders) = triple_buffer(Order::default());
@@ -223,8 +223,8 @@ impl GoalStage {
         Some((stage, sender))
     }
 
-    /// One cycle: takes in what the sensors saw until `slot`, and replaces the field's request in `motors`
-    /// unless the field drives.
+    /// One cycle: takes in what the sensors saw until `slot` and, unless the field drives, replaces the
+    /// field's commands for the driven and the steering motors in `motors`.
     pub fn advance(
         &mut self,
         input: &NavigationInput,
@@ -234,8 +234,8 @@ impl GoalStage {
         if let Some(order) = self.orders.take() {
             (self.order, self.progress) = (order, Progress::default());
         }
-        // Arming must not send a robot to a place that was ordered before. Only the task that it was started
-        // with waits for the first arming.
+        // Arming must not send a robot to a place that was ordered earlier. Only the task with which the
+        // robot was started waits for the first arming.
         if !input.armed && (self.was_armed || self.order.number > 0) {
             self.order.task = Task::Wander;
         }
@@ -251,7 +251,7 @@ impl GoalStage {
         let (goal, left) = task.route().map_or((None, 0), |route| {
             (route.places().get(next).copied(), route.count.saturating_sub(next + 1))
         });
-        // A robot that may not move would seem to be stuck.
+        // A disarmed robot gets no goal: it may not move, so it would seem to be stuck.
         let wish = self.driver.drive(&around, goal.filter(|_| input.armed));
         let state = self.driver.state();
         self.progress.go_on(&task, state, slot);
@@ -362,8 +362,8 @@ mod tests {
         assert_eq!(motors[..2], [0.0, 0.0], "it stands there");
     }
 
-    /// A driver that is done with a goal in the cycle after it got it: it gives up on places with a negative
-    /// x.
+    /// A driver that is done with a goal in the cycle in which it gets the goal: it gives up on places with a
+    /// negative x, and has arrived at all others.
     struct Quick(State);
 
     impl Driver for Quick {
@@ -432,7 +432,7 @@ mod tests {
 
         rig.input.armed = false;
         rig.orders.order(go(&[[2.0, 0.0]]));
-        assert_eq!(rig.cycles(1).1.goal, None, "an order that comes too late");
+        assert_eq!(rig.cycles(1).1.goal, None, "an order given while disarmed");
         rig.input.armed = true;
         assert_eq!(rig.cycles(1).1.goal, None);
     }
@@ -447,7 +447,7 @@ mod tests {
         assert_eq!((report.goal, &motors[..2]), (None, &[0.0, 0.0][..]));
         let newer = rig.orders.order(go(&[[1.0, 0.0]]));
         rig.orders.withdraw(number);
-        assert_eq!(rig.cycles(1).1.order, newer, "an older one is not withdrawn again");
+        assert_eq!(rig.cycles(1).1.order, newer, "withdrawing an older order changes nothing");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Where to go next: a ring of directions, on which a decision field with the preset `selection` reads the
-//! slope of the goal wave. Its peak is the direction; it stays with one way round an obstacle where a plain
-//! maximum would switch between two equally good ones.
+//! slope of the goal wave. The field's peak is the chosen direction. The peak keeps to one way round an
+//! obstacle, where a plain maximum would switch between two equally good ways.
 
 use super::Body;
 use super::goal_wave::GoalWave;
@@ -8,7 +8,7 @@ use super::place_grid::PlaceGrid;
 use crate::field::decision_field::{Axis, DecisionField, DecisionFieldError, Peak, Preset, Settings};
 use std::f64::consts::{PI, TAU};
 
-/// Directions on the ring, as in COSIVINA's presets: 3.6 degrees each.
+/// Number of directions on the ring, as in COSIVINA's presets: one every 3.6 degrees.
 pub const SITES: usize = 100;
 /// The slope is read this far ahead of the body's middle, metres: beyond the front of a small body.
 const AHEAD: f32 = 0.4;
@@ -18,17 +18,18 @@ const NEAREST: f32 = 0.1;
 const OPEN: f32 = 0.25;
 /// For a body whose clearance plus this margin is more than [`OPEN`], that sum is the limit, metres.
 const OPEN_MARGIN: f32 = 0.08;
-/// The input of the best direction: well above detection (4.45), so that a peak forms in a few cycles.
+/// The input of the best direction: well above the detection threshold (4.45), so that a peak forms in a few
+/// cycles.
 const BEST_INPUT: f32 = 6.5;
-/// A direction whose slope is less by this much gets 1/e of the best one's input. On a straight path the
-/// slope is 1.82 in 0.4 m.
+/// A direction whose slope is this much below that of the best direction gets 1/e of the best one's input. On
+/// a straight path the slope over 0.4 m is 1.82.
 const SHARPNESS: f32 = 0.4;
 /// The input of a blocked direction: it ends a peak there.
 const BLOCKED_INPUT: f32 = -4.0;
-/// If no direction has at least this slope in 0.4 m, the wave shows no way: what remains is the flat residue
-/// of a wave whose goal is gone.
+/// If no direction has more than this slope over 0.4 m, the wave shows no way: it is only the flat residue of
+/// a wave that no longer comes from a goal.
 const FLAT: f32 = 0.2;
-/// Noise: enough to choose between equal ways, too little to leave the chosen one.
+/// Strength of the noise: enough to choose between equal ways, too little to leave the chosen one.
 const NOISE: f32 = 0.3;
 
 /// How the direction is chosen from the slopes.
@@ -133,7 +134,7 @@ impl Heading {
     }
 }
 
-/// The angle of a place on the ring, radians, from -pi.
+/// The angle of a site on the ring, radians; site 0 is at -pi.
 fn angle(site: f32) -> f64 {
     TAU * f64::from(site) / SITES as f64 - PI
 }

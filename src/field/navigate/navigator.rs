@@ -1,6 +1,6 @@
-//! Drives to a goal: the peak of the heading field steers, what is ahead sets the speed, and where there is
-//! no room to turn, the robot reverses over ground that it knows to be free. Without a peak it stops, turns
-//! to look, and finally gives up with a reason.
+//! Drives to a goal: the peak of the heading field steers, the free room ahead sets the speed, and where
+//! there is no room to turn, the robot reverses over ground that it knows to be free. Without a peak it
+//! stops, turns to look, and finally gives up with a reason.
 
 mod arcs;
 mod steering;
@@ -15,12 +15,13 @@ use crate::decision::motion::OdometryPose;
 use serde::{Deserialize, Serialize};
 use steering::{Room, Steering};
 
-/// Largest distance of a goal from the start, metres. Dead reckoning is of no use that far away.
+/// Largest distance of a goal or a pose from the start along each axis, metres. Dead reckoning is of no use
+/// beyond that.
 pub const FARTHEST_M: f64 = 10_000.0;
-/// Euler steps of the heading field in a second: with its time constant of 20 steps, 0.1 s.
+/// Euler steps of the heading field per second: its time constant of 20 steps is then 0.1 s.
 const STEPS_PER_SECOND: f64 = 200.0;
-/// Maximum number of steps in a cycle; after a longer gap the field lags behind, so that the cycle is not
-/// late.
+/// Maximum number of steps in a cycle, so that a cycle after a long gap is not late; the field then lags
+/// behind.
 const MOST_STEPS: usize = 16;
 /// A longer time between two calls counts as this much, seconds.
 const LONGEST: f64 = 0.2;
@@ -33,16 +34,16 @@ const LOOKS_AFTER: f64 = 1.0;
 const LOOKS_AROUND: f64 = std::f64::consts::TAU;
 /// It gives up after looking for this long, seconds, even if it could not turn around.
 const LOOKS_FOR: f64 = 15.0;
-/// If the robot has not left a circle of [`STUCK_WITHIN`] for this long, it is stuck, seconds.
+/// If the robot has not left a circle with the radius [`STUCK_WITHIN`] for this long, seconds, it is stuck.
 const STUCK_AFTER: f64 = 10.0;
 /// See [`STUCK_AFTER`]; metres.
 const STUCK_WITHIN: f64 = 0.4;
 
-/// Before it gives up, the robot forgets what it met and tries again, this many times for each goal: a wide
+/// Before it gives up, the robot forgets all obstacles and tries again, this many times for each goal: a wide
 /// beam may have closed a gap that is open.
 const TRIES: u8 = 2;
 
-/// This many hits make a thing certain, even one that a wide beam sees.
+/// This many hits make an obstacle certain, even one that a wide beam sees.
 const CERTAIN: usize = 3;
 
 /// What the robot is doing about its goal.
@@ -115,7 +116,7 @@ impl State {
             State::GivenUp(Reason::GoalBlocked) => "something is at the goal or too close to it",
             State::GivenUp(Reason::NoRoom) => "it has no room to turn around and look for a way",
             State::GivenUp(Reason::Stuck) => "it tried and did not get anywhere",
-            State::GivenUp(Reason::NoSuchPlace) => "the goal is not a place",
+            State::GivenUp(Reason::NoSuchPlace) => "the goal is not a number or is too far away",
             State::Idle | State::Going | State::Backing | State::Arrived => return None,
         })
     }
@@ -126,7 +127,7 @@ impl State {
 pub struct Options {
     /// The goal is reached within this distance, metres.
     pub arrives_within: f32,
-    /// Whether it remembers obstacles that it met. If not, it uses only the newest readings; for comparison.
+    /// Whether it remembers obstacles. If not, it uses only the newest readings; for comparison.
     pub remembers: bool,
     /// How it chooses its direction.
     pub chooser: Chooser,
@@ -140,7 +141,7 @@ impl Default for Options {
     }
 }
 
-/// Drives to goals by place memory, goal wave and heading field.
+/// Drives to goals with place memory, goal wave and heading field.
 #[derive(Clone, Debug)]
 pub struct Navigator {
     body: Body,
@@ -152,12 +153,12 @@ pub struct Navigator {
     room: Room,
     state: State,
     goal: Option<[f64; 2]>,
-    /// The newest range of each sensor; only for a navigator that does not remember.
+    /// The newest range of each sensor; used only by a navigator that does not remember obstacles.
     newest: [Option<f32>; MAX_BEAMS],
     /// Seconds without a fresh reading.
     blind_for: f64,
     search: Search,
-    /// How often it has forgotten what it met and tried again on the way to this goal.
+    /// How many times it has forgotten all obstacles and tried again on the way to this goal.
     tries: u8,
     /// Where the robot was when it last made progress, and how long ago in seconds.
     progress: ([f64; 2], f64),
@@ -168,7 +169,7 @@ pub struct Navigator {
 struct Search {
     seconds: f64,
     turned: f64,
-    /// The heading in the last cycle of the search.
+    /// The heading in the previous cycle of the search.
     heading: Option<f64>,
 }
 
@@ -311,7 +312,7 @@ impl Navigator {
         self.give_up(reason)
     }
 
-    /// Forgets what it met and tries again, or gives up.
+    /// Forgets all obstacles and tries again, or gives up after [`TRIES`] such attempts.
     fn give_up(&mut self, reason: Reason) -> Wish {
         if self.tries == TRIES {
             return self.stop(State::GivenUp(reason));

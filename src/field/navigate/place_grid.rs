@@ -1,24 +1,24 @@
-//! A lattice of square cells around the robot that records where something was met and which ground was seen
-//! free. It scrolls with the robot: a cell keeps its place in memory, and only what enters the window is
-//! cleared.
+//! A lattice of square cells around the robot that records where obstacles were detected and which ground was
+//! seen to be free. It scrolls with the robot: a cell keeps its place in memory, and only the cells that
+//! enter the window are cleared.
 
 use super::{Beam, Body};
 use crate::decision::motion::OdometryPose;
 
-/// Width of a cell, metres: about the width of a small robot's wheel track, and the error of a sonar.
+/// Width of a cell, metres: about the track width of a small robot, and about the error of a sonar.
 pub const CELL: f32 = 0.1;
-/// Cells on each side of the window, a power of two. The window is 12.8 m wide: half of that on each side of
-/// the robot, farther than its sensors reach.
+/// Cells along each side of the window, a power of two. The window is 12.8 m wide: it extends 6.4 m to each
+/// side of the robot, farther than its sensors reach.
 pub const SIDE: usize = 128;
 /// The bits of a cell's coordinate that give its place in memory.
 const MASK: i64 = SIDE as i64 - 1;
-/// Cells of the window.
+/// Cells in the window.
 pub const CELLS: usize = SIDE * SIDE;
-/// Memory above this counts as something in the way: one hit of a thin ray, or three of a wide beam.
+/// Memory above this counts as an obstacle: one hit of a thin ray, or three in the middle of a wide beam.
 const MET: f32 = 0.5;
-/// A thing is assumed to be this much larger than the part that was met, in cells, as far as that ground was
-/// not seen free: a sensor that looks ahead meets the near side of a thing, and the robot passes its far
-/// side.
+/// An obstacle is assumed to extend this far beyond the part that was detected, in cells, except over ground
+/// that was seen to be free: a sensor that looks ahead detects only the near side of an obstacle, and the
+/// robot then passes the side that it has not seen.
 const UNSEEN_SIDE: f32 = 1.5;
 /// What a hit of a thin ray adds, as a share of the difference between the memory and 1.
 const RAY_HIT: f32 = 0.6;
@@ -29,16 +29,16 @@ const CONE_HIT: f32 = 0.25;
 const RAY_CLEAR: f32 = 0.7;
 /// Share of a cell's memory that remains after each ray of a cone.
 const CONE_CLEAR: f32 = 0.95;
-/// Angle between two rays that stand for a cone, radians: 3 degrees are two cells at 4 m.
+/// Largest angle between neighbouring rays of a cone, radians: 3 degrees are two cells at 4 m.
 const RAY_ANGLE: f32 = 0.0524;
-/// Maximum number of rays of a cone: 60 degrees.
+/// Maximum number of rays of a cone: enough for 60 degrees.
 const MOST_RAYS: usize = 21;
 /// Distance between two samples on a ray, in cells.
 const SAMPLE: f32 = 0.5;
-/// A ray clears up to this far before its end, in cells: the end itself may be in the next cell.
+/// A ray clears cells up to this far before its end, in cells: the end itself may be in the next cell.
 const SPARED: f32 = 0.7;
 /// Memory fades to 1/e over this distance travelled, metres. With odometry that errs by 5 %, the position of
-/// a thing that has half faded is off by 1.4 m; by then, the thing has been met again or is gone.
+/// an obstacle that has half faded is off by 1.4 m; by then, it has been detected again or is gone.
 const FADES_OVER: f64 = 40.0;
 
 /// Distance between two samples of a path that the robot might take, metres.
@@ -65,12 +65,12 @@ impl Window {
         Window { corner: cell_of(at).map(|cell| cell.saturating_sub(SIDE as i64 / 2)) }
     }
 
-    /// Where the window has this cell in memory; `None`: the cell is outside.
+    /// Where this cell is in memory; `None`: the cell is outside the window.
     pub fn index(&self, cell: Cell) -> Option<usize> {
         self.index_inside(cell, 0)
     }
 
-    /// Like [`Window::index`], but also `None` on the border: the window's outermost cells are a wall to the
+    /// Like [`Window::index`], but also `None` on the border: the window's outermost cells are a wall for the
     /// wave.
     pub fn index_of_inner(&self, cell: Cell) -> Option<usize> {
         self.index_inside(cell, 1)
@@ -84,14 +84,14 @@ impl Window {
         (inside(x, self.corner[0]) && inside(y, self.corner[1])).then(|| index([x, y]))
     }
 
-    /// The cell that the window has at this place in memory.
+    /// The cell of the window that is at this place in memory.
     fn cell(&self, index: usize) -> Cell {
         let [left, bottom] = self.corner;
         let (x, y) = ((index % SIDE) as i64, (index / SIDE) as i64);
         [left + (x.wrapping_sub(left) & MASK), bottom + (y.wrapping_sub(bottom) & MASK)]
     }
 
-    /// Calls `enter` with each cell in memory that is in this window and was not in the `last` one.
+    /// Calls `enter` with the place in memory of each cell that is in this window and was not in `last`.
     pub fn entered(&self, last: &Window, mut enter: impl FnMut(usize)) {
         for axis in 0..2 {
             let moved = self.corner[axis].saturating_sub(last.corner[axis]);
@@ -123,17 +123,17 @@ fn cells_within(distance: f32) -> Vec<Cell> {
 #[derive(Clone, Debug)]
 pub struct PlaceGrid {
     window: Window,
-    /// 0: nothing was met there, 1: certainly something.
+    /// For each cell, 0: no obstacle was detected there, 1: there is certainly one.
     met: Vec<f32>,
-    /// 1: seen free or driven over just now; fades.
+    /// For each cell, 1: just seen to be free, or driven over; fades.
     seen: Vec<f32>,
     /// Cells in which the middle of the body must not be.
     closed: Vec<bool>,
-    /// The cells around a thing that are closed because of it.
+    /// The cells around an obstacle that are closed because of it, relative to its cell.
     reach: Vec<Cell>,
-    /// The cells around a hit that may belong to the same thing.
+    /// The cells around a hit that may belong to the same obstacle, relative to its cell.
     unseen_side: Vec<Cell>,
-    /// Whether each cell is taken as part of a thing; computed with `closed`.
+    /// Whether each cell counts as part of an obstacle; computed with `closed`.
     solid: Vec<bool>,
     half_width: f32,
     last: Option<OdometryPose>,
@@ -170,13 +170,13 @@ impl PlaceGrid {
         &self.closed
     }
 
-    /// Forgets everything that was met.
+    /// Forgets all obstacles, but not which ground was seen to be free.
     pub fn forget(&mut self) {
         self.met.fill(0.0);
     }
 
     /// Moves the robot here: the window follows, memory fades with the distance, and the ground under the
-    /// robot is free.
+    /// robot counts as seen to be free.
     pub fn follow(&mut self, pose: OdometryPose) {
         if let Some(last) = self.last {
             let [ahead, left] = last.sees(pose.at);
@@ -207,7 +207,7 @@ impl PlaceGrid {
         }
     }
 
-    /// Takes in one sensor's reading. Returns whether the reading was fresh.
+    /// Takes in one sensor's reading. Returns whether it was used: it must be fresh and above 0.
     pub fn see(&mut self, pose: OdometryPose, beam: &Beam) -> bool {
         let Some(range) = beam.range.filter(|range| *range > 0.0) else { return false };
         let rays = 1 + 2 * (libm::ceilf(beam.half_cone / RAY_ANGLE - 1e-3).max(0.0) as usize);
@@ -233,7 +233,7 @@ impl PlaceGrid {
         true
     }
 
-    /// Clears along one ray and, with a `hit`, remembers its end.
+    /// Clears the cells along one ray and, with a `hit`, remembers an obstacle at the ray's end.
     fn trace(&mut self, from: [f64; 2], direction: [f32; 2], range: f32, hit: Option<f32>, clear: f32) {
         // In cells from the window's corner, so that f32 is exact enough far away from the origin.
         let place =
@@ -266,9 +266,9 @@ impl PlaceGrid {
         }
     }
 
-    /// Computes which cells are closed: those near something that was met or is assumed, and the window's
-    /// border. The middle can certainly be where it is now: `here` opens the cells around it, except where
-    /// something was met.
+    /// Computes which cells are closed: those near a detected or assumed obstacle, and the window's border.
+    /// The middle of the body can certainly be where it is now, at `here`: that cell is opened, and so are
+    /// the cells around it, except where an obstacle was detected.
     pub fn close(&mut self, here: Option<[f64; 2]>) {
         self.closed.fill(false);
         let side = SIDE as i64;
@@ -301,7 +301,7 @@ impl PlaceGrid {
         }
     }
 
-    /// Computes which cells are taken as part of a thing: those where something was met, and the unseen ones
+    /// Computes which cells count as part of an obstacle: those where one was detected, and the unseen cells
     /// beside them.
     fn find_solid(&mut self) {
         self.solid.fill(false);
@@ -323,7 +323,7 @@ impl PlaceGrid {
         self.window.index(cell_of(at)).is_some_and(|cell| !self.closed[cell])
     }
 
-    /// Whether this ground was seen free or driven over, and nothing has been met near it since.
+    /// Whether this ground was seen to be free or driven over, and no obstacle is remembered near it.
     pub fn is_known_free(&self, at: [f64; 2]) -> bool {
         self.window.index(cell_of(at)).is_some_and(|cell| !self.closed[cell] && self.seen[cell] > MET)
     }
@@ -364,7 +364,7 @@ mod tests {
         assert!(grid.see(at(0.05), &beam(1.0)));
         grid.close(None);
         assert!(!grid.is_open([1.05, 0.05]) && !grid.is_open([0.95, 0.15]));
-        // The unseen cells beside the ray's end may belong to the thing.
+        // The unseen cells beside the ray's end may belong to the obstacle.
         assert!(!grid.is_open([0.85, 0.05]) && grid.is_open([0.75, 0.05]));
         assert!(
             grid.is_known_free([0.55, 0.05]) && !grid.is_known_free([0.55, 0.35]),
@@ -384,13 +384,13 @@ mod tests {
         grid.follow(at(0.05));
         grid.see(at(0.05), &beam(1.0));
         grid.close(None);
-        assert!(!grid.is_open([1.05, 0.25]), "near the unseen cell beside the thing");
+        assert!(!grid.is_open([1.05, 0.25]), "near the unseen cell beside the obstacle");
         for side in [-0.1, 0.1] {
             let pose = OdometryPose { at: [0.05, 0.05 + side], heading: 0.0 };
             grid.see(pose, &beam(4.0));
         }
         grid.close(None);
-        assert!(grid.is_open([1.05, 0.25]) && !grid.is_open([1.05, 0.15]), "near the thing only");
+        assert!(grid.is_open([1.05, 0.25]) && !grid.is_open([1.05, 0.15]), "near the obstacle only");
     }
 
     #[test]
@@ -423,7 +423,7 @@ mod tests {
         let lost = lost.expect("it has faded within the window");
         assert!((lost - 0.05 - 40.0 * 1.12_f64.ln()).abs() < 0.3, "after {lost} m");
         assert!(!grid.is_open([1.05, 0.05]), "no cell outside the window is open");
-        // The memory that it had is used by the cells 12.8 m further on, which are empty.
+        // The storage of that cell is reused for the cell 12.8 m farther on, which is empty.
         assert!(grid.is_open([13.85, 0.05]) && grid.window().index(cell_of([13.85, 0.05])).is_some());
     }
 

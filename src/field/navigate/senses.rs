@@ -10,17 +10,17 @@ use crate::base::time::Instant;
 use crate::decision::motion::{MotionModel, Odometer, OdometryPose};
 use crate::system::checkpoint::{Archive, Remembers, Unfit};
 
-/// Ranging sensors that a navigator can use: a ring of 24, and a few that look ahead.
+/// Maximum number of ranging sensors that a navigator uses: a ring of 24, and a few that look ahead.
 pub const MAX_BEAMS: usize = 32;
 
-/// The input of a cycle of the navigator.
+/// The navigator's input in a cycle.
 #[derive(Clone, Copy, Debug)]
 pub struct NavigationInput {
     /// Where the robot is, by dead reckoning.
     pub pose: OdometryPose,
     /// What each ranging sensor measured since the last cycle, metres; NaN: no fresh reading.
     pub ranges: [f32; MAX_BEAMS],
-    /// The motors follow the field.
+    /// Whether the motors follow the field.
     pub armed: bool,
 }
 
@@ -30,12 +30,12 @@ pub struct NavigationSenses {
     odometer: Odometer,
     /// The frame's channel of each ranging sensor.
     channels: heapless::Vec<usize, MAX_BEAMS>,
-    /// The stamp of each sensor's last reading that a cycle received.
+    /// The stamp of the last reading of each sensor that was passed to a cycle.
     told: [Instant; MAX_BEAMS],
 }
 
-/// The ranging sensors of `board` without a reading, and the frame's channel of each. Sensors beyond
-/// [`MAX_BEAMS`] are left out.
+/// For each ranging sensor of `board`, its channel in the frame, and its beam, which has no reading yet.
+/// Sensors beyond [`MAX_BEAMS`] are left out.
 pub fn beams(board: &Board) -> (heapless::Vec<usize, MAX_BEAMS>, Vec<Beam>) {
     let stated = board.sensors.iter().enumerate().filter_map(|(at, sensor)| Some((at, sensor.beam?)));
     let (mut channels, mut beams) = (heapless::Vec::new(), Vec::new());

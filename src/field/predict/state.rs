@@ -13,7 +13,7 @@ impl ErrorRing {
         to.errors.extend((oldest..oldest + self.filled).map(|at| self.errors[at % ERROR_RING]));
     }
 
-    /// Restores the errors of `from`, at most as many as fit.
+    /// Restores the errors of `from`; only the newest if there are more than fit.
     pub fn restore(&mut self, from: &Senses) {
         *self = ErrorRing::EMPTY;
         from.errors.iter().for_each(|error| self.push(*error));

@@ -26,7 +26,7 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// A field at rest. `width` is 1, or 2 if a cell represents 2x2x2 cells.
+    /// A field at rest. `width` is 1, or 2 if a cell represents 2x2x2 cells of the full grid.
     pub fn new(n: usize, width: usize, projections: Projections, params: Params) -> Grid {
         let cells = n * n * n;
         let mut grid = Grid {
@@ -67,7 +67,7 @@ impl Grid {
         c * self.cells()..(c + 1) * self.cells()
     }
 
-    /// `count` sub-steps of share `k` for some channels, under the felt sensors q = s + eta e.
+    /// Steps `channels` by `count` sub-steps of share `k`, driven by the felt sensors q = s + eta e.
     pub fn evolve(&mut self, channels: Range<usize>, felt: &[f64], (count, k): (usize, f64)) {
         for c in channels {
             self.fill_drive(c, felt);
@@ -192,8 +192,8 @@ fn laplacian(u: &[f64], n: usize, x: usize, y: usize, z: usize) -> f64 {
         - 6.0 * at(x, y, z)
 }
 
-/// Difference along `axis`, smoothed by [1 2 1] along both other axes, divided by 32; a cell outside counts
-/// as the nearest one inside.
+/// Difference along `axis`, smoothed by [1 2 1] along both other axes, divided by 32; a cell outside the grid
+/// has the value of the nearest cell inside.
 fn sobel(g: &[f64], n: usize, cell: [usize; 3], axis: usize) -> f64 {
     const ALONG: [f64; 3] = [-1.0, 0.0, 1.0];
     const ACROSS: [f64; 3] = [1.0, 2.0, 1.0];
@@ -211,7 +211,7 @@ fn sobel(g: &[f64], n: usize, cell: [usize; 3], axis: usize) -> f64 {
     sum / 32.0
 }
 
-/// Means over 4x4x4 blocks, x fastest.
+/// Means of the 64 blocks of the grid (4 along each axis), x fastest.
 fn block_means(volume: &[f64], n: usize, means: &mut [f64]) {
     let side = n / BLOCKS;
     means.fill(0.0);
@@ -239,8 +239,8 @@ pub fn halve(whole: &[f64], n: usize, half: &mut [f64]) {
     }
 }
 
-/// Moves every cell of `whole` by as much as the mean of its 2x2x2 cells has to move to become `half`.
-/// `scratch` has the size of `half`; |u| stays within `bound`.
+/// Adds to every cell of `whole` the difference between its cell in `half` and the mean of its 2x2x2 cells in
+/// `whole`, so that these means become `half`. `scratch` has the size of `half`; |u| is clamped to `bound`.
 fn unhalve(half: &[f64], n: usize, whole: &mut [f64], scratch: &mut [f64], bound: f64) {
     let m = n / 2;
     halve(whole, n, scratch);

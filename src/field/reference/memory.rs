@@ -6,7 +6,7 @@ mod state;
 use crate::field::predict::dot;
 use crate::field::shape::{BANK_TOP, BLEND_TOP, CONTEXT, DESCRIPTOR, NORM_FLOOR, PATTERN, RECENCY_S};
 
-/// The best few candidates, best first; on ties the one that was offered first.
+/// The best few candidates, best first; of equal scores, the one that was offered first comes first.
 #[derive(Clone, Copy, Debug)]
 pub struct Best {
     kept: [(usize, f64); BANK_TOP],
@@ -39,7 +39,8 @@ impl Best {
     }
 }
 
-/// Cosine of two vectors relative to rest. Vectors shorter than `NORM_FLOOR` have no direction.
+/// Cosine of two vectors relative to rest. A vector shorter than `NORM_FLOOR` has no reliable direction: it
+/// is divided by the floor instead of its length.
 fn cosine(a: &[f64], b: &[f64]) -> f64 {
     let length = |v: &[f64]| dot(v, v).sqrt().max(NORM_FLOOR);
     dot(a, b) / (length(a) * length(b))
@@ -57,7 +58,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// An empty library of `slots` volumes of 16 x `cells`.
+    /// An empty library with `slots` slots for volumes of 16 x `cells` numbers.
     pub fn new(slots: usize, cells: usize) -> Library {
         Library {
             cells,
@@ -70,8 +71,8 @@ impl Library {
         }
     }
 
-    /// Stores a volume in a slot, replacing its content. Refuses (and stores nothing) a slot that does not
-    /// exist, a volume of the wrong size, and values that are not finite or beyond `bound`.
+    /// Stores a volume in a slot, replacing its content. Returns false and stores nothing if the slot does
+    /// not exist, the volume has the wrong size or a cell beyond `bound`, or a number is not finite.
     pub fn store(
         &mut self,
         slot: usize,
@@ -106,12 +107,12 @@ impl Library {
         self.matched = 0;
     }
 
-    /// The value that a slot was stored with.
+    /// The value stored with the pattern in a slot; `None` if the slot is empty.
     pub fn value(&self, slot: usize) -> Option<f32> {
         self.values.get(slot).copied().flatten()
     }
 
-    /// Memory of volumes and contexts, bytes.
+    /// Memory of volumes, contexts and values, bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.volumes) + size_of_val(&*self.contexts) + size_of_val(&*self.values)
     }
@@ -121,8 +122,8 @@ impl Library {
         (&self.indices[..self.matched], &self.weights[..self.matched])
     }
 
-    /// Finds the `top` slots nearest to a context relative to rest; their weights are a softmax of the
-    /// cosines.
+    /// Finds the `top` slots whose contexts are most similar to `context` (both relative to rest); their
+    /// weights are a softmax of the cosines.
     pub fn recall(&mut self, context: &[f64], top: usize, temperature: f64) {
         let mut best = Best::of(top.min(BLEND_TOP));
         for (slot, stored) in self.contexts.iter().enumerate() {
@@ -162,10 +163,10 @@ pub struct Bank {
     capacity: usize,
     rows: Vec<f64>,
     experiences: Vec<Experience>,
-    /// The current sweep, and its next part.
+    /// The best matches of the current sweep so far, and its next part (`None`: a new sweep begins).
     running: Best,
     next_part: Option<u64>,
-    /// The last whole sweep.
+    /// The best matches of the last complete sweep.
     matches: Best,
 }
 
@@ -199,17 +200,18 @@ impl Bank {
         self.experiences.len()
     }
 
-    /// Row and cosine of the best matches of the last whole sweep.
+    /// Rows and cosines of the best matches of the last complete sweep, best first.
     pub fn nearest(&self) -> &[(usize, f64)] {
         self.matches.list()
     }
 
-    /// 1 - best cosine, 0..=1; 1 while the bank is empty.
+    /// 1 - best cosine, 0..=1; 1 as long as there is no match.
     pub fn novelty(&self) -> f64 {
         self.nearest().first().map_or(1.0, |(_, cosine)| (1.0 - cosine).clamp(0.0, 1.0))
     }
 
-    /// Compares with part `part` of `parts` of the rows; true if that completed a sweep.
+    /// Compares `descriptor` with part `part` of the rows, which are divided into `parts`; true if that
+    /// completed a sweep.
     pub fn sweep(&mut self, descriptor: &[f64], part: u64, parts: u64) -> bool {
         if part == 0 {
             self.running = Best::of(BANK_TOP);
@@ -223,7 +225,7 @@ impl Bank {
             self.running.offer(row, cosine(descriptor, &self.rows[row * DESCRIPTOR..][..DESCRIPTOR]));
         }
         let whole = part + 1 == parts;
-        // After a whole sweep a new one must start at part 0, even if the next cycle's part is the second
+        // After a complete sweep a new one must start at part 0, even if the next cycle's part is the second
         // half.
         self.next_part = (!whole).then_some(part + 1);
         if whole {
@@ -297,10 +299,10 @@ mod tests {
         bank.insert(&unit(0), 0.9, 0, 0.05); // valuable, stale
         bank.insert(&unit(1), 0.3, 0, 0.05); // cheap, stale
         bank.insert(&unit(2), 0.3, 0, 0.05); // cheap, used just now
-        bank.touch(2, 2400); // 2400 cycles = 120 s: the others count a third
+        bank.touch(2, 2400); // 2400 cycles = 120 s: rows 0 and 1 now count a third
         bank.insert(&unit(3), 0.5, 2400, 0.05);
         assert!(bank.sweep(&unit(3), 0, 1));
-        assert_eq!(bank.nearest()[0], (1, 1.0), "0.3 / 3 was the least");
+        assert_eq!(bank.nearest()[0], (1, 1.0), "0.3 / 3 was the lowest");
         bank.insert(&unit(4), 0.5, 2400, 0.05);
         bank.sweep(&unit(4), 0, 1);
         // 0.9 / 3 and 0.3 are equal, or differ only by rounding: the first row is replaced.
@@ -319,7 +321,7 @@ mod tests {
         assert_eq!(bank.nearest()[0], (6, 1.0));
         assert_eq!(bank.nearest().len(), BANK_TOP);
         assert!(bank.novelty().abs() < 1e-12);
-        // From whole sweeps to halves at an odd cycle: the second half alone is not a sweep.
+        // A switch from whole to half sweeps at an odd cycle: the second half alone is not a sweep.
         assert!(bank.sweep(&unit(5), 0, 1));
         assert!(!bank.sweep(&unit(6), 1, 2));
         assert_eq!(bank.nearest()[0], (5, 1.0));

@@ -2,9 +2,9 @@
 //! local hop and waits for its answer, at most until shortly before the next cycle. If none comes, the cycle
 //! has no answer, and the next cycle sends a new request.
 //!
-//! The brain keeps the field's state: it takes the snapshots, holds the read-out and resumes from them. So
-//! there is nothing to save, restore, load or reset here; these calls do not affect the brain. Every message
-//! that arrives is an answer or a report about the link, or is refused and counted.
+//! The brain keeps the field's state and its read-out, takes the snapshots and resumes from them. So there is
+//! nothing to save, restore, load or reset here; these calls do not affect the brain. Every message that
+//! arrives is an answer, a report about the link or the tether's refusal; any other is dropped and counted.
 
 use super::health::{LinkCounters, LinkHealth, LinkTimes, LinkWords, NoLink};
 use super::hop::Hop;
@@ -23,8 +23,8 @@ const CONNECT_EVERY: Span = Span::from_millis(100);
 /// The wait for an answer ends after this many eighths of the field's period: the rest is for handing the
 /// result over before the slot of the next cycle, which would otherwise be skipped.
 const TIMEOUT_EIGHTHS: u64 = 7;
-/// Maximum number of messages read in one cycle. A brain sends one answer per cycle, so more than this is
-/// abnormal; the rest is read in the next cycle.
+/// Maximum number of messages that one call of `read` takes; a cycle makes two. A brain sends one answer per
+/// cycle, so more than this is abnormal; the rest waits for the next call.
 const MOST_MESSAGES: usize = 64;
 /// A joined brain may be silent for this many periods before the state reports it.
 const PERIODS_UNNOTICED: u64 = 2;
@@ -70,14 +70,14 @@ pub struct RemoteEngine {
     began: Option<Instant>,
     /// Answers that reached the tether in time.
     prompt: u64,
-    /// The newest request.
+    /// The newest request; `None` once it has been answered.
     asked: Option<CycleRequest>,
     counters: LinkCounters,
     times: Option<LinkTimes>,
 }
 
 impl RemoteEngine {
-    /// The engine of a robot with the field `plan`, whose tether is behind `hop`. `digest` is the board's
+    /// The engine for the field of `plan`. `hop` leads to the robot's tether, and `digest` is the board's
     /// digest. Text about the link goes to `words`.
     pub fn new(
         plan: &FieldPlan,
@@ -143,7 +143,7 @@ impl RemoteEngine {
         self.asked.map_or(Instant::ZERO, |request| request.sent + self.timeout)
     }
 
-    /// The link's counts, for an engine around this one.
+    /// The link's counts, for an engine that wraps this one.
     pub(super) fn counters(&mut self) -> &mut LinkCounters {
         &mut self.counters
     }
@@ -153,7 +153,7 @@ impl RemoteEngine {
         self.stage == Stage::Joined
     }
 
-    /// Answers so far that reached the tether in time, including those that nobody waited for.
+    /// Answers so far that reached the tether in time, including those that no cycle waited for.
     pub(super) fn prompt(&self) -> u64 {
         self.prompt
     }
@@ -227,7 +227,7 @@ impl RemoteEngine {
             self.counters.late += 1;
             return RequestStatus::Other;
         }
-        // An earlier answer may have waited for this call, so the time of its arrival at the tether is used.
+        // An earlier answer may have been queued until now, so the time of its arrival at the tether is used.
         self.heard = self.heard.max(Some((answer.sent + round_trip).min(now)));
         self.prompt += u64::from(answer.response().is_some() && round_trip <= self.timeout);
         let is_newest = |request: &CycleRequest| (request.cycle, request.sent) == (answer.cycle, answer.sent);
@@ -278,7 +278,7 @@ impl FieldEngine for RemoteEngine {
         self.answer(until)
     }
 
-    /// Never: the brain keeps the state.
+    /// Never saves: the brain keeps the state.
     fn save(&mut self, _live: &mut Live) -> bool {
         false
     }
@@ -293,7 +293,7 @@ impl FieldEngine for RemoteEngine {
         Ok(())
     }
 
-    /// The brain decides when its field restarts.
+    /// Does nothing: the brain decides when its field restarts.
     fn reset(&mut self) {}
 
     fn condition(&self, now: Instant) -> Condition {
@@ -307,8 +307,8 @@ impl FieldEngine for RemoteEngine {
     }
 }
 
-/// Splits the time of a cycle. The tether and the brain measured their parts; each part is limited to the
-/// time that the other parts leave.
+/// Splits the time of a cycle. The tether and the brain measured their parts; each part is clamped to the
+/// time that is left, so that the parts add up to `whole`.
 fn split(whole: Span, round_trip: Span, answer: &CycleAnswer) -> LinkTimes {
     let round_trip = round_trip.min(whole);
     let waited = answer.waited.min(round_trip);

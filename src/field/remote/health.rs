@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct LinkHealth {
     /// When the brain last answered; `None`: never.
     pub heard: Option<Instant>,
-    /// Whether a field on this machine computes in the brain's place: a bad link then stops nothing.
+    /// Whether a field on this machine stands in for the brain's; a bad link then does not stop the robot.
     pub stood_in: bool,
     /// Counts so far.
     pub counters: LinkCounters,
@@ -23,19 +23,19 @@ pub struct LinkHealth {
 pub struct LinkCounters {
     /// Requests sent.
     pub asked: u64,
-    /// Cycles without the brain's answer in time.
+    /// Cycles in which the brain could not be asked, or did not give the awaited answer in time.
     pub missed: u64,
     /// Answers to earlier cycles, which were dropped.
     pub late: u64,
     /// Messages that were refused as a whole.
     pub refused: u64,
-    /// Requests that the brain refused, failed to compute or began too late.
+    /// Requests that the brain refused, failed to compute or did not start on before the deadline.
     pub unserved: u64,
     /// Connections to the tether's process.
     pub connections: u64,
     /// How often the field on this machine took over.
     pub takeovers: u64,
-    /// How often the brain took over from it again.
+    /// How often the brain took over again.
     pub returns: u64,
 }
 
@@ -75,7 +75,7 @@ pub enum NoLink {
     Refused,
     /// The tether has joined a brain, but no answer has come for this long.
     Silent(Span),
-    /// It answers again, and must do so for this much longer before it takes over.
+    /// The brain answers again, and must do so for this much longer before it takes over.
     Proving(Span),
 }
 
@@ -101,7 +101,7 @@ impl fmt::Display for NoLink {
 pub struct LinkWords(Mutex<Option<(LinkPhase, Text)>>);
 
 impl LinkWords {
-    /// Leaves a text. Called only when the link has changed.
+    /// Stores a text. Called only when the link has changed.
     pub(super) fn leave(&self, phase: LinkPhase, text: Text) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((phase, text));
     }

@@ -7,7 +7,7 @@
 //!   2 request   a `CycleRequest` (304); the tether carries it unread
 //! tether -> runtime
 //!  17 refused   why (1): the tether does not serve this runtime
-//!  18 answer    round trip on the network (ns, u64), a `CycleAnswer` (176), unread as well
+//!  18 answer    round trip on the network (ns, u64), a `CycleAnswer` (176), also carried unread
 //!  19 link      phase (1), text (0..=200, UTF-8 in one line)
 //! ```
 //!
@@ -20,11 +20,11 @@ use std::fmt;
 
 /// The tether's default socket.
 pub const TETHER_SOCKET: &str = "/run/ganglion-tether/tether.sock";
-/// Longest text about the link, bytes: enough for both values of a refusal.
+/// Longest text about the link, bytes: enough for a refusal with the robot's and the brain's value.
 pub const TEXT_MOST: usize = 200;
 /// Length of the longest message: a buffer of one byte more detects messages that are too long.
 pub const LOCAL_MOST: usize = 1 + REQUEST_BYTES;
-/// Bytes of a digest of a board.
+/// Bytes in the digest of a board.
 pub const DIGEST_BYTES: usize = 32;
 
 const HELLO: u8 = 1;
@@ -56,7 +56,7 @@ pub struct Hello {
 /// Messages from the tether to the runtime.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FromTether<'a> {
-    /// It does not serve this runtime, and closes the connection.
+    /// The tether does not serve this runtime, and closes the connection.
     Refused(Unwanted),
     /// The brain's answer, unchanged.
     Answer {
@@ -73,9 +73,9 @@ pub enum FromTether<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Unwanted {
-    /// It speaks another version of the messages.
+    /// The runtime uses another version of the messages.
     Version = 1,
-    /// It was started for another board.
+    /// The tether was started for another board.
     Board = 2,
     /// Another runtime is connected.
     Occupied = 3,
@@ -87,11 +87,11 @@ pub enum Unwanted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LinkPhase {
-    /// It asks to join, or waits for the reply.
+    /// The tether asks to join, or waits for the reply.
     Joining = 1,
     /// A session is established; the text names the brain's engine.
     Joined = 2,
-    /// The brain refused the robot; the text says why, with both values.
+    /// The brain refused the robot; the text says why, with the values that differ.
     Refused = 3,
 }
 
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn text_is_cut_to_its_length_and_one_line() {
         let long = Text::of(&format!("a{}", "é".repeat(TEXT_MOST)));
-        assert_eq!((long.as_str().len(), long.as_str().chars().count()), (199, 100), "no half character");
+        assert_eq!((long.as_str().len(), long.as_str().chars().count()), (199, 100), "no split character");
         assert_eq!(Text::of("one\nt\u{1b}wo").as_str(), "one t wo");
         let link = |text: &[u8]| FromTether::decode(&[&[LINK, 1], text].concat()).err();
         assert_eq!(link(b"fine"), None);

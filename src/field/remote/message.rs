@@ -1,5 +1,5 @@
-//! One cycle of a remote field on the wire: a request of 304 bytes, an answer of 176, little endian. The
-//! runtime and the brain read and write them; the tether between them seals and carries them unread.
+//! One cycle of a remote field on the wire: a request of 304 bytes and an answer of 176, both little endian.
+//! The runtime and the brain read and write them; the tether between them seals and carries them unread.
 //!
 //! ```text
 //! request    0 version 1   1 quality level   2 sensors   3 zero      4 reward (f32)
@@ -11,9 +11,9 @@
 //!           48 scores: 16 x f32            112 motors: 16 x f32
 //! ```
 //!
-//! `sent` is the robot's own CLOCK_MONOTONIC; the brain returns it unread, so an answer's age needs no shared
-//! clock. The receiver refuses a whole message if its length or version is wrong, or if a number is not
-//! finite or out of range.
+//! `sent` is a time on the robot's own CLOCK_MONOTONIC, which the brain returns unchanged, so the robot can
+//! tell an answer's age without a shared clock. The receiver refuses a whole message if its length or version
+//! is wrong, if a byte has an invalid value, or if a number is not finite or out of range.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
@@ -28,7 +28,7 @@ pub const REQUEST_BYTES: usize = 48 + 4 * MAX_SENSORS;
 pub const ANSWER_BYTES: usize = 48 + 2 * 4 * MAX_MOTORS;
 /// Incremented whenever the meaning of a message changes.
 pub const MESSAGE_VERSION: u8 = 1;
-/// Largest valid score of a read-out: its weights and features are bounded.
+/// Largest valid magnitude of a score. A motor, the tanh of its score, saturates far below this.
 pub const SCORE_MOST: f32 = 1.0e6;
 
 /// A robot's request to its brain for one cycle.
@@ -56,11 +56,11 @@ pub struct CycleRequest {
 pub enum Verdict {
     /// The numbers are the field's answer.
     Answered = 0,
-    /// The request was refused: a sensor or the reward is out of range.
+    /// The request was refused: a sensor, the reward or another value is invalid.
     Refused = 1,
-    /// The engine failed, and restarts from its last snapshot.
+    /// The engine is not ready yet, or it failed and may have to restart from its last snapshot.
     Failed = 2,
-    /// The brain did not start on it before its deadline.
+    /// The brain did not start on the request before its deadline.
     Late = 3,
 }
 
@@ -69,7 +69,7 @@ pub enum Verdict {
 pub struct CycleAnswer {
     /// [`CycleRequest::cycle`].
     pub cycle: u64,
-    /// [`CycleRequest::sent`], returned unread.
+    /// [`CycleRequest::sent`], returned unchanged.
     pub sent: Instant,
     /// How the brain handled the request.
     pub verdict: Verdict,
@@ -87,14 +87,14 @@ pub struct CycleAnswer {
     pub confidence: f32,
     /// Skill, -1..=1.
     pub skill: f32,
-    /// Novelty, 0..=2.
+    /// Novelty, 0..=1.
     pub novelty: f32,
 }
 
 /// Why a message is refused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum MessageError {
-    /// It has another length.
+    /// Its length is wrong.
     Length {
         /// Its length in bytes.
         found: usize,
@@ -105,7 +105,7 @@ pub enum MessageError {
     Version(u8),
     /// A byte has an invalid value.
     Byte {
-        /// Where.
+        /// Its offset.
         at: usize,
         /// Its value.
         value: u8,
@@ -126,7 +126,7 @@ impl fmt::Display for MessageError {
         match self {
             MessageError::Length { found, expected } => write!(f, "{found} bytes, not {expected}"),
             MessageError::Version(found) => {
-                write!(f, "message version {found}; this program speaks version {MESSAGE_VERSION}")
+                write!(f, "message version {found}; this program supports version {MESSAGE_VERSION}")
             }
             MessageError::Byte { at, value } => write!(f, "byte {at} is {value}, which is not valid"),
             MessageError::Number { at, value, most } => {
@@ -216,8 +216,8 @@ impl CycleAnswer {
         }
     }
 
-    /// The answer to a request that cannot be decoded, if at least its cycle is known: its length and version
-    /// are right, but a number or a byte is out of range.
+    /// Refuses a request that cannot be decoded because a number or a byte is invalid. `None`: its length or
+    /// version is wrong, so its cycle is not known either.
     pub fn refusing(request: &[u8]) -> Option<CycleAnswer> {
         let bytes = checked::<REQUEST_BYTES>(request).ok()?;
         let input = FieldInput { cycle: take_u64(bytes, 8), ..FieldInput::AT_REST };
@@ -312,7 +312,7 @@ fn put_f32(bytes: &mut [u8], at: usize, value: f32) {
     bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
 }
 
-/// Writes whole microseconds; longer times are clamped to the largest value, over an hour.
+/// Writes a time in whole microseconds, clamped to the largest value that fits (71 minutes).
 fn put_micros(bytes: &mut [u8], at: usize, span: Span) {
     let micros = u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX);
     bytes[at..at + 4].copy_from_slice(&micros.to_le_bytes());

@@ -1,4 +1,4 @@
-//! A brain on another computer with a smaller field on this machine on standby. Both get every input: while
+//! A brain on another computer, and a smaller field on this machine on standby. Both get every input: while
 //! the answer travels, the local field computes too, so its state is up to date when it has to take over.
 //!
 //! The local field takes over in the same cycle in which the link is found to be bad: no brain is joined, or
@@ -17,8 +17,8 @@ use std::sync::Arc;
 /// The brain must answer for this long before it is used again: longer than a network switch or an access
 /// point takes to settle after a cable is plugged in, and longer than the plug's contacts bounce.
 const PROOF: Span = Span::from_millis(3_000);
-/// A link is bad after this many requests in a row without an answer: a single one may be lost, as one
-/// datagram in a hundred may be.
+/// A link is bad after this many requests in a row without an answer. A single missing answer is tolerated,
+/// because one datagram in a hundred may be lost.
 const MISSES: u32 = 2;
 
 /// The engine.
@@ -28,9 +28,10 @@ pub struct Standby {
     clock: Arc<dyn Clock>,
     /// Requests in a row without an answer in time.
     misses: u32,
-    /// When the brain began to answer again; `None`: the brain is in use, or does not answer.
+    /// While the local field's output is used: when the brain began to answer again; `None`: it does not
+    /// answer.
     good_since: Option<Instant>,
-    /// The local field computes.
+    /// Whether the local field's output is used instead of the brain's.
     stood_in: bool,
     /// Number of prompt answers before the last request.
     prompt: u64,
@@ -64,8 +65,8 @@ impl Standby {
         own
     }
 
-    /// A cycle that the local field computes while the link is watched. Nothing waits for the brain's
-    /// answers: they are read in the next cycle at the latest.
+    /// A cycle in which the local field's output is used and the link is watched. It does not wait for the
+    /// brain's answer, which is read in the next cycle.
     fn stand_in(&mut self, own: Result<FieldOutput, Failure>) -> Result<FieldOutput, Failure> {
         let now = self.clock.now();
         let before = std::mem::replace(&mut self.prompt, self.remote.prompt());

@@ -1,4 +1,4 @@
-//! Copies of a running field for a recording: the recorder asks for one where a file begins in the middle
+//! Copies of a running field for a recording: the recorder asks for one when a file begins in the middle
 //! of a run, so that a replay can compute the field from there on.
 
 use super::SnapshotSchedule;
@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 const KIND: Kind = Kind { tag: *b"FCPY", name: "copy of a field", version: 1 };
 /// The largest copy that is recorded, bytes: a field of 32^3 without a bank takes 9.5 MB, and a reader of
-/// recordings accepts records of 16 MB.
+/// recordings accepts records of up to 16 MB.
 const LARGEST: usize = 12 << 20;
 
 /// The state of a field after a cycle.
@@ -51,7 +51,7 @@ impl FieldCopy {
 fn digest(learned: &Learned) -> [u8; 32] {
     let mut bytes = Vec::new();
     let written = codec::append(learned, &mut bytes);
-    debug_assert!(written.is_ok(), "a vector takes all bytes");
+    debug_assert!(written.is_ok(), "writing to a vector cannot fail");
     *blake3::hash(&bytes).as_bytes()
 }
 

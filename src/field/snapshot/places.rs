@@ -46,7 +46,7 @@ pub struct PlacesThing {
     pub name: String,
     /// How often it was met.
     pub met: u64,
-    /// Its sensor has not left the threshold since the last meeting.
+    /// Whether its sensor has not cleared the threshold since the last meeting.
     pub here: bool,
     /// Where it was met last, metres.
     pub last: Option<[f64; 2]>,

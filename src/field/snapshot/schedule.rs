@@ -33,7 +33,7 @@ impl SnapshotSchedule {
     }
 
     /// Hands over the state of `engine` if that is due. If the engine cannot save now, the next call tries
-    /// again.
+    /// again; if the writer has no free buffer, only a requested copy is tried again.
     pub fn maintain(&mut self, engine: &mut dyn FieldEngine, now: Instant) {
         let mut hand_over = || self.sender.hand_over(|live| engine.save(live));
         match &mut self.due {
@@ -42,7 +42,7 @@ impl SnapshotSchedule {
                     *next = Some(now + *every);
                 }
             }
-            // Cleared first: the receiver of the copy may ask for another one at once.
+            // Cleared before the save: the receiver of the copy may ask for another one at once.
             Due::Asked(asked) => {
                 if asked.swap(false, Ordering::AcqRel) && hand_over() != HandOver::Given {
                     asked.store(true, Ordering::Release);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Number of buffers of snapshots: one is filled while the other is written.
+/// Number of snapshot buffers: one is filled while the other is written to disk.
 const BUFFERS: usize = 2;
 /// How often [`SnapshotWriter::end`] checks whether the writer is done.
 const CHECK_EVERY: Duration = Duration::from_millis(2);
@@ -45,7 +45,7 @@ pub struct SnapshotCounts {
     pub unsound: u64,
     /// Why writing failed the last time.
     pub trouble: Option<String>,
-    /// Whether the writer had finished all of them when it was last checked.
+    /// Whether every snapshot that was handed over has been written or has failed.
     pub finished: bool,
 }
 
@@ -88,13 +88,14 @@ pub type CopyMap = Box<dyn FnMut(&mut Places) + Send>;
 /// What a snapshot contains besides the brain.
 #[derive(Default)]
 pub struct Beside {
-    /// Copies the robot's map. The writer's thread calls it, so it may wait for other users of the map.
+    /// Copies the robot's map. It is called once at the start and then by the writer's thread, so it may wait
+    /// for other users of the map.
     pub map: Option<CopyMap>,
 }
 
 /// Starts the writer of `path` for a brain of `board` with the read-out and library `learned`, together with
-/// `beside`. `existing` describes the file that is there now. All buffers are allocated here. The thread has
-/// the caller's priority, which is an ordinary one at the start of a run.
+/// `beside`. `existing` describes the file that is there now. All buffers are allocated here. The thread
+/// inherits the caller's priority, which is not a real-time one at the start of a run.
 pub fn start_snapshot_writer(
     path: PathBuf,
     existing: ExistingSnapshot,
@@ -132,7 +133,7 @@ pub fn start_snapshot_writer(
 
 /// The buffers and the thread of a path from the field to a writer.
 pub(super) struct Buffers {
-    /// Buffers for a brain.
+    /// Number of buffers, each for one brain.
     pub count: usize,
     /// Room for the bytes that are written.
     pub bytes: usize,
@@ -140,7 +141,7 @@ pub(super) struct Buffers {
     pub thread: &'static str,
 }
 
-/// Starts a thread that writes each brain that is handed over with `write`, which gets the byte buffer.
+/// Starts a thread that calls `write` for each brain that is handed over; `write` also gets the byte buffer.
 pub(super) fn start(
     board: &Board,
     buffers: Buffers,
@@ -195,7 +196,7 @@ impl SnapshotSender {
         self.give(fill)
     }
 
-    /// Hands over the last brain at the end, when it may wait for a buffer.
+    /// Hands over the last brain at the end of a run; waits for a free buffer for at most `timeout`.
     pub fn hand_over_last(&mut self, timeout: Duration, fill: impl FnOnce(&mut Live) -> bool) -> HandOver {
         self.held = self.held.take().or_else(|| self.empty.recv_timeout(timeout).ok());
         self.give(fill)
@@ -233,8 +234,8 @@ impl SnapshotWriter {
         }
     }
 
-    /// Waits until everything that was handed over is written, at most for `timeout`: a hanging disk must not
-    /// keep the program from ending. The field must hand over nothing after this.
+    /// Waits until everything that was handed over is written or has failed, at most for `timeout`: a hanging
+    /// disk must not keep the program from ending. The field must hand over nothing after this.
     pub fn end(&self, timeout: Duration) -> SnapshotCounts {
         let until = Instant::now() + timeout;
         while !self.counts().finished && Instant::now() < until {

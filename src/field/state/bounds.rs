@@ -22,7 +22,7 @@ pub(super) const SQUARE_MOST: f64 = CHANGE_MOST * CHANGE_MOST;
 /// Bound on the contexts and descriptors that callers store, in single precision and not normalised. Below
 /// it, the sum of their squares does not overflow in double precision; nothing else is computed from them.
 pub(super) const STORED_MOST: f64 = 2.0 * f32::MAX as f64;
-/// More cycles than any robot runs: 10^5 years at 1 kHz. Up to here, whole numbers are exact in f64.
+/// More cycles than any robot runs: 285 000 years at 1 kHz. Up to here, whole numbers are exact in f64.
 pub(super) const CYCLES_MOST: u64 = 1 << 53;
 
 /// Margin for what the equations leave out: the rounding of 10^9 steps, and a covariance that was reset to
@@ -34,7 +34,7 @@ const ROOM: f64 = 4.0;
 pub(super) struct LearnerBounds {
     /// Length of a row of W.
     pub weights: f64,
-    /// A number of P.
+    /// An element of P.
     pub covariance: f64,
     /// The prediction W x of one sensor.
     pub output: f64,
@@ -57,7 +57,7 @@ impl LearnerBounds {
     }
 }
 
-/// mu: the share of older knowledge that is kept over `cycles`.
+/// mu: the forgetting factor over `cycles` cycles.
 fn kept(plan: &FieldPlan, cycles: u64) -> f64 {
     libm::pow(plan.params.forget_per_s, plan.dt.as_secs_f64() * cycles as f64)
 }
@@ -67,12 +67,12 @@ fn learnt_every() -> u64 {
     TABLE.iter().map(|work| work.learn_every).max().unwrap_or(1)
 }
 
-/// The smallest ridge on a weight, if the share of older knowledge kept by each observation is between
-/// `seldom` and `often`.
+/// The smallest ridge on a weight, if the forgetting factor of each observation is between `seldom` and
+/// `often`.
 fn least_ridge(n: usize, often: f64, seldom: f64) -> f64 {
     let n = n as f64;
     let kept = libm::pow(seldom, n);
-    // c <- c kept + ridge n (1 - mu): it does not fall below its fixed point.
+    // c <- c kept + ridge n (1 - mu) never falls below its start or its fixed point, whichever is lower.
     let balance = if kept < 1.0 { n * (1.0 - often) / (1.0 - kept) } else { 1.0 };
     RIDGE * balance.min(1.0) * kept
 }
@@ -89,7 +89,7 @@ pub(super) fn regressor_most(plan: &FieldPlan, at: usize) -> f64 {
     }
 }
 
-/// The longest vector of regressors.
+/// The largest possible length of the vector of regressors.
 fn longest_x(plan: &FieldPlan) -> f64 {
     let squares =
         (0..regressors(plan.shape.sensors)).map(|at| regressor_most(plan, at)).map(|most| most * most);
@@ -112,8 +112,8 @@ mod tests {
         plan
     }
 
-    /// The worst known input: full swings, in one direction for long, then in another, at alternating quality
-    /// levels.
+    /// The worst known input: regressors that stay the same for 700 cycles and then take another direction,
+    /// and changes at their limits, at alternating quality levels.
     #[test]
     fn worst_case_learning_stays_within_the_bounds() {
         for forget_per_s in [0.5, 0.9, 0.99, 1.0] {

@@ -1,6 +1,6 @@
-//! Checks whether a state fits an engine: its sizes, and whether some run could have produced its numbers. It
-//! runs before any change, so that a refused state changes nothing, and before a save, so that a saved state
-//! is not refused later.
+//! Checks whether a state fits an engine: its sizes, and whether some run could have produced its numbers.
+//! The check runs before any change, so that a refused state changes nothing, and before a save, so that a
+//! saved state is not refused later.
 
 use super::bounds::{self, CHANGE_MOST, CYCLES_MOST, LearnerBounds, SQUARE_MOST, STORED_MOST};
 use super::{Learned, Live, Reduced, Senses};
@@ -96,11 +96,11 @@ fn finite<T: Copy + Into<f64>>(field: &'static str, list: &[T]) -> Checked {
 }
 
 fn within<T: Copy + Into<f64>>(field: &'static str, list: &[T], bound: f64) -> Checked {
-    // False for NaN too.
+    // The comparison is false for NaN too.
     each(field, list, "must be within 1 - beta", |x| x.abs() <= bound + ROUNDING)
 }
 
-/// Checks `bounds`, which no run of a field can exceed. False for NaN too.
+/// Checks that the numbers are within `bounds`, which no run of a field can exceed. NaN is refused too.
 fn bounded<T: Copy + Into<f64>>(field: &'static str, list: &[T], bounds: [f64; 2]) -> Checked {
     let [least, most] = [bounds[0] - ROUNDING, bounds[1] + ROUNDING];
     each(field, list, "no run of this field can produce it", |x| (least..=most).contains(&x))
@@ -116,7 +116,7 @@ fn cycles_at_most(field: &'static str, cycles: u64, most: u64) -> Checked {
     if cycles <= most { Ok(()) } else { Err(StateError::Value { field, at: 0, found, wanted }) }
 }
 
-/// Checks rows of `of` numbers: none is longer than a unit vector; a row without direction may be shorter.
+/// Checks that no row of `of` numbers is longer than a unit vector; a row without direction may be shorter.
 fn units<T: Copy + Into<f64>>(field: &'static str, list: &[T], of: usize) -> Checked {
     finite(field, list)?;
     for (at, row) in list.chunks_exact(of).enumerate() {
@@ -144,7 +144,8 @@ fn beside(field: &'static str, fine: &[f64], coarse: &[f32]) -> Checked {
     }
 }
 
-/// Checks a list of numbers with scores: numbers below `bound`, finite scores.
+/// Checks a list of indices with scores: at most `most` entries, indices below `bound`, scores within -1..=1
+/// and best first.
 fn ranked(field: &'static str, list: &[(u32, f64)], most: usize, bound: usize) -> Checked {
     at_most(field, list.len(), most)?;
     for (at, (number, score)) in list.iter().enumerate() {
@@ -172,7 +173,7 @@ fn skipped_at_most(field: &'static str, since: &[u64], most: Option<u64>) -> Che
     }
 }
 
-/// Checks W and P: rows of W and numbers of P must be within what least squares can produce, and P symmetric.
+/// Checks that rows of W and elements of P are within what least squares can produce, and P is symmetric.
 fn check_learner(senses: &Senses, sensors: usize, n: usize, learned: &LearnerBounds) -> Checked {
     count("weights of the prediction", &senses.weights, sensors * n)?;
     count("covariance", &senses.covariance, n * n)?;

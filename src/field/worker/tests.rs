@@ -1,5 +1,5 @@
-//! An engine that panics at set times: how often and after which pauses it is rebuilt; a cycle's virtual
-//! duration.
+//! How often, and after which pauses, an engine that panics or computes NaN is rebuilt; when snapshots are
+//! handed over; how the worker ends.
 
 use super::*;
 use crate::base::plan::{Board, EngineKind};
@@ -35,7 +35,7 @@ impl Rig {
         let time = clock.clone();
         let cycle: Cycle<dyn FieldEngine> = Box::new(move |engine, input| {
             let now = time.now();
-            assert!(!panics.iter().any(|(from, until)| (at(*from)..at(*until)).contains(&now)), "on cue");
+            assert!(!panics.iter().any(|(from, until)| (at(*from)..at(*until)).contains(&now)), "planned");
             engine.cycle(input)
         });
         brain.engine = Box::new(Around::new(brain.engine, cycle));
@@ -69,7 +69,7 @@ impl Rig {
 }
 
 fn brain(board: &Board, readout: Option<&Readout>) -> Brain {
-    Brain::new(board, readout, None, Before::default(), Arc::new(SimClock::new())).expect("it can be built")
+    Brain::new(board, readout, None, Before::default(), Arc::new(SimClock::new())).expect("a valid board")
 }
 
 fn rebuilding(attempt: u32) -> EngineState {
@@ -92,7 +92,7 @@ fn panicking_engine_is_rebuilt_3_times_with_doubling_pauses() {
 
 #[test]
 fn rebuild_budget_resets_after_60_s() {
-    // The third panic is a minute after the second; the fourth is more than a minute after the third.
+    // The third panic is exactly 60 s after the second, the fourth more than 60 s after the third.
     let mut rig = Rig::new(&[(1_000, 1_050), (3_000, 3_050), (63_000, 63_050), (123_100, 123_150)]);
     let changes = rig.changes(0, 125_000);
     let expected = [
@@ -128,7 +128,7 @@ fn one_snapshot_is_handed_over_per_interval_and_one_at_the_end() {
     for now in (0..3_500).step_by(100) {
         rig.clock.set(at(now));
         rig.requests.put(FieldRequest { slot: at(now), ..FieldRequest::EMPTY });
-        assert_eq!(rig.worker.step(rig.clock.as_ref()), at(now), "one more step after the result is out");
+        assert_eq!(rig.worker.step(rig.clock.as_ref()), at(now), "one more step after the result");
         rig.worker.publish(rig.clock.as_ref());
         assert_eq!(rig.worker.step(rig.clock.as_ref()), Instant::NEVER);
     }
@@ -161,5 +161,5 @@ fn worker_has_its_name_and_core_and_ends() {
     assert_eq!((rig.worker.name(), rig.worker.core()), ("field", Some(3)));
     assert!(!rig.worker.has_motors());
     let clock = SimClock::new();
-    assert!(rig.worker.finish(&clock), "it has no motors that could fail to stop");
+    assert!(rig.worker.finish(&clock), "the worker has no motors that could fail to stop");
 }

@@ -1,11 +1,11 @@
-//! The handle of a worker without a wire: everything on it is absent.
+//! The handle of a worker that has no bus and no lines.
 
 use super::{Edge, Gpio, I2c, Op};
 use crate::base::fault::BusFault;
 use crate::base::plan::Line;
 use crate::base::time::Span;
 
-/// No bus, no lines. Every call fails at once with [`BusFault::Absent`].
+/// Neither a bus nor lines. Every call fails at once with [`BusFault::Absent`].
 pub struct Absent;
 
 impl I2c for Absent {

@@ -1,5 +1,6 @@
-//! A scripted bus for driver tests: every transfer must be the next one of the script, and the whole script
-//! must be used. It has no behaviour of its own; simulated devices are in `sim/`.
+//! Fake buses and lines for tests. On a [`FakeI2c`], every transfer must be the next one in the script, and
+//! the whole script must be used; a [`LooseI2c`] has no script. The fakes do not behave like a device;
+//! simulated devices are in `sim/`.
 
 use super::{Edge, Gpio, I2c, Op};
 use crate::base::fault::BusFault;
@@ -19,15 +20,15 @@ enum Part {
 #[derive(Clone, Debug)]
 struct Scripted {
     address: u8,
-    /// The expected transfer, or the fault with which the next transfer fails, whatever that transfer is.
+    /// The expected operations, or the fault with which the transfer fails, whatever its operations are.
     outcome: Result<Vec<Part>, BusFault>,
 }
 
-/// An I2C adapter that follows a script. The test fails if transfers are left over when it is dropped.
+/// An I2C adapter that follows a script. The test fails if it is dropped before the whole script was used.
 #[derive(Debug, Default)]
 pub struct FakeI2c {
     script: VecDeque<Scripted>,
-    /// The writes so far, if [`FakeI2c::recording`] made this fake, which accepts all of them.
+    /// The writes so far. Only a fake from [`FakeI2c::recording`] records them; it accepts every write.
     pub written: Vec<(u8, Vec<u8>)>,
     records: bool,
 }
@@ -53,7 +54,7 @@ impl FakeI2c {
     pub fn write_read(self, address: u8, bytes: &[u8], reply: &[u8]) -> FakeI2c {
         self.then(address, Ok(vec![Part::Write(bytes.to_vec()), Part::Read(reply.to_vec())]))
     }
-    /// Makes the next transfer with `address` fail.
+    /// Expects any transfer with `address` next, and makes it fail.
     pub fn fault(self, address: u8, fault: BusFault) -> FakeI2c {
         self.then(address, Err(fault))
     }
@@ -128,9 +129,9 @@ impl Drop for FakeI2c {
 pub struct Seen {
     /// When it began.
     pub at: Instant,
-    /// Address of the receiver.
+    /// Address of the device.
     pub address: u8,
-    /// First byte written; `None`: a read.
+    /// First byte written; `None`: the transfer only read.
     pub wrote: Option<u8>,
     /// Whether it succeeded.
     pub worked: bool,
@@ -150,7 +151,7 @@ struct Loose {
 }
 
 /// A bus without a script, shared with the test: accepts everything, answers every read with the same byte,
-/// and fails where the test says so. A transfer takes 0.1 ms; one that hangs takes 20 ms.
+/// and fails when the test says so. A transfer takes 0.1 ms; one that times out takes 20 ms.
 #[derive(Clone)]
 pub struct LooseI2c {
     clock: Arc<SimClock>,
@@ -162,7 +163,7 @@ impl LooseI2c {
     pub fn new(clock: Arc<SimClock>) -> LooseI2c {
         LooseI2c { clock, state: Arc::default() }
     }
-    /// From now on, transfers with `address` fail with this fault, or succeed if it is `None`.
+    /// From now on, transfers with `address` fail with this fault; `None`: they succeed.
     pub fn fail(&self, address: u8, fault: Option<BusFault>) {
         let mut state = self.state.lock().unwrap();
         match fault {
@@ -178,7 +179,7 @@ impl LooseI2c {
     pub fn during(&self, nth: u32, action: impl FnOnce(Instant) + Send + 'static) {
         self.state.lock().unwrap().during = Some((nth, Box::new(action)));
     }
-    /// From now on, every transfer times out, or none does.
+    /// `true`: from now on, every transfer times out; `false`: ends this.
     pub fn hang(&self, hung: bool) {
         self.state.lock().unwrap().hung = hung;
     }

@@ -1,5 +1,5 @@
-//! How a worker gets its handles: it names the index of an I2C bus, or the lines that it will use. The
-//! simulator and Linux implement this trait; this file opens nothing itself.
+//! How a worker gets its handles: it gives the index of an I2C bus, or the lines that it will use. The
+//! simulator and Linux implement [`Hardware`]; this file opens nothing itself.
 
 use super::{Gpio, I2c};
 use crate::base::fault::BusFault;
@@ -9,15 +9,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The pull on an input.
+/// The pull resistor of an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bias {
-    /// The hardware's default.
+    /// Left as it is: the hardware's default, unless another program has changed it.
     #[default]
     AsIs,
-    /// Towards high.
+    /// Pull-up.
     Up,
-    /// Towards low.
+    /// Pull-down.
     Down,
 }
 
@@ -26,7 +26,7 @@ pub enum Bias {
 pub enum Usage {
     /// An output that starts at this level.
     Output {
-        /// First level.
+        /// Initial level.
         high: bool,
     },
     /// An input that is read.
@@ -43,7 +43,8 @@ pub enum Usage {
     },
     /// An input that is read and whose rising edges are delivered, which halves the interrupts. A pulse that
     /// ends before the interrupt thread runs still counts as a rising edge; with both edges requested, the
-    /// kernel uses the final level (Linux 6.12, `drivers/gpio/gpiolib-cdev.c`, `edge_irq_thread`).
+    /// kernel reads the level at that time to tell which edge it was (Linux 6.12,
+    /// `drivers/gpio/gpiolib-cdev.c`, `edge_irq_thread`).
     Rising {
         /// Pull.
         bias: Bias,
@@ -77,32 +78,32 @@ pub enum LineState {
         /// The level.
         high: bool,
     },
-    /// Another process holds it: says which process, and what to do about it.
+    /// A process or a kernel driver holds it; the error says which one, and what to do about it.
     Taken(OpenError),
 }
 
 /// A recovery measure for a bus that does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// Nine manual clocks with SDA released, then STOP (UM10204, 3.1.16).
+    /// Up to nine manual clocks with SDA released, then STOP (UM10204, 3.1.16).
     Clear,
     /// Unbind the adapter's driver and bind it again. Every open handle is stale afterwards.
     Rebind,
     /// Switch off the supply of the bus's devices.
     RailOff,
-    /// Switch it on again.
+    /// Switch the supply on again.
     RailOn,
 }
 
-/// Takes recovery measures. Each call is bounded, and none retries.
+/// Takes recovery measures. Each call ends within a bounded time and does not retry.
 pub trait Repair: Send {
-    /// Whether the board permits `measure` here.
+    /// Whether `measure` can be taken: the board permits it and, for a rebind, a process can do it.
     fn can(&self, measure: Measure) -> bool;
     /// Takes `measure`.
     fn take(&mut self, measure: Measure) -> Result<(), BusFault>;
 }
 
-/// No measure is possible.
+/// For a bus without recovery measures.
 pub struct NoRepair;
 
 impl Repair for NoRepair {
@@ -114,7 +115,7 @@ impl Repair for NoRepair {
     }
 }
 
-/// The wires of a board.
+/// The buses and lines of a board.
 pub trait Hardware: Send + Sync {
     /// Recovery measures for I2C bus `bus` when it does not answer. Opened with the bus and held by its
     /// owner.
@@ -126,7 +127,7 @@ pub trait Hardware: Send + Sync {
     fn edge_overruns(&self) -> Arc<AtomicU64> {
         Arc::default()
     }
-    /// The present state of `line`. Requests the line briefly if no process has it, and does not change it.
+    /// The present state of `line`. If the line is free, this requests it briefly, without changing it.
     fn line_state(&self, line: Line) -> Result<LineState, OpenError> {
         let _ = line;
         Ok(LineState::Floats)
@@ -137,16 +138,16 @@ pub trait Hardware: Send + Sync {
     fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError>;
 }
 
-/// Why a wire cannot be opened.
+/// Why a bus, a chip or a line cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenError {
-    /// Which wire: a node, a chip or a line, by its usual name.
+    /// What cannot be opened: a node, a chip or a line, by its usual name.
     pub what: String,
     /// The system's reason, or ours.
     pub why: String,
     /// What to do about it.
     pub fix: String,
-    /// The system refuses this user access: the wire exists, and a retry does not help.
+    /// The system denies this user access: the node exists, and a retry does not help.
     pub denied: bool,
 }
 

@@ -1,8 +1,9 @@
 //! The bus traits on Linux: character devices for I2C and GPIO, sysfs for PWM, and recovery measures for a
 //! bus that does not answer. On a Raspberry Pi, if the board requests it, rppal behind the same traits.
 //!
-//! [`LinuxHardware::open`] looks nothing up and holds nothing. Each handle finds its chip or adapter by label
-//! or device when it is opened, because numbers change. No call in steady state allocates, locks or retries.
+//! [`LinuxHardware::open`] looks up nothing and holds nothing. Each handle finds its chip by label or its
+//! adapter by device when it is opened, because numbers change. In steady state, no call allocates, waits for
+//! a lock or retries.
 
 mod adapters;
 mod chips;
@@ -41,7 +42,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The wires of a board on Linux.
+/// The buses and lines of a board on Linux.
 pub struct LinuxHardware {
     root: PathBuf,
     labels: Vec<String>,
@@ -52,8 +53,8 @@ pub struct LinuxHardware {
 }
 
 impl LinuxHardware {
-    /// The wires of `board` on this machine through character devices, to examine or stop the robot. Opens
-    /// nothing.
+    /// The buses and lines of `board` on this machine through character devices, to examine or stop the
+    /// robot. Opens nothing.
     pub fn open(board: &Board) -> Result<LinuxHardware, OpenError> {
         LinuxHardware::with_root(board, Path::new("/"))
     }
@@ -63,8 +64,8 @@ impl LinuxHardware {
         LinuxHardware::through(board, root, Access::CharacterDevices)
     }
 
-    /// The wires of `board` on the machine in `root`, to run the robot: through the interface that the board
-    /// requests; fails if the machine does not have it.
+    /// The buses and lines of `board` on the machine in `root`, to run the robot: through the interface that
+    /// the board requests; fails if the machine does not have it.
     pub fn as_requested(board: &Board, root: &Path) -> Result<LinuxHardware, OpenError> {
         LinuxHardware::through(board, root, access_of(board))
     }
@@ -91,12 +92,12 @@ impl LinuxHardware {
         })
     }
 
-    /// The wires of this machine, and the state of `lines`. Drives no line and makes no transfer.
+    /// The adapters and chips of this machine, and the state of `lines`. Drives no line, makes no transfer.
     pub fn survey(&self, lines: &[Line]) -> Survey {
         survey::survey(&self.root, &self.chips(), lines)
     }
 
-    /// Whether this process can get the driver of bus `bus` rebound, and how. Does nothing else.
+    /// Whether this process can get the driver of bus `bus` rebound, and how. Rebinds nothing.
     pub fn reach(&self, bus: usize) -> Result<Reach, OpenError> {
         let (bus, plan) = self.bus(bus)?;
         Ok(repair::reach(bus, *plan))
@@ -130,7 +131,7 @@ impl Hardware for LinuxHardware {
         let repair = LinuxRepair::open(bus.clone(), *plan, self.chips(), self.overruns.clone())?;
         if let Reach::Not(error) = repair.reach() {
             log::warn!(
-                "{}: no process does the rebind that the board permits: {error}; {}",
+                "{}: no process can do the rebind that the board permits: {error}; {}",
                 bus.name,
                 error.fix
             );
@@ -153,8 +154,8 @@ impl Hardware for LinuxHardware {
     }
 }
 
-/// The driver of the adapter at `node` of the machine in `root`, if that driver uses its own timeout. `None`
-/// also if there is no such adapter. Opens nothing.
+/// The driver of the adapter at `node` on the machine in `root`, if that driver ignores the configured
+/// timeout and uses its own. `None` also if there is no such adapter. Opens nothing.
 pub fn own_time(root: &Path, node: &I2cNode) -> Option<OwnTime> {
     adapters::find(root, node).ok()?.own_time()
 }

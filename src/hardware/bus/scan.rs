@@ -1,11 +1,11 @@
-//! Finds the devices on an I2C bus by reading one byte, never by writing: some chips treat an empty write as
-//! a command, and some adapters cannot do one.
+//! Finds the devices on an I2C bus by reading one byte from each address, never by writing: some chips treat
+//! an empty write as a command, and some adapters do not support empty writes.
 
 use super::I2c;
 use crate::base::fault::BusFault;
 use std::ops::RangeInclusive;
 
-/// 7-bit addresses for devices according to the specification (UM10204, table 3).
+/// 7-bit addresses that the specification leaves to devices; it reserves all others (UM10204, table 3).
 pub const ADDRESSES: RangeInclusive<u8> = 0x08..=0x77;
 
 /// The result of a probe.
@@ -15,7 +15,8 @@ pub enum ProbeResult {
     Answers,
     /// No device acknowledged.
     Silent,
-    /// The bus could not be probed; with [`BusFault::Unsupported`], only this address could not.
+    /// The bus could not be probed. If the fault is [`BusFault::Unsupported`], this concerns only this
+    /// address.
     Refused(BusFault),
 }
 
@@ -28,8 +29,8 @@ pub fn ask(i2c: &mut dyn I2c, address: u8) -> ProbeResult {
     }
 }
 
-/// Probes every address that `skip` does not exclude. Ends early if the bus is held: each further address
-/// would cost a full timeout.
+/// Probes every address that `skip` does not exclude. Ends early if the bus is held, because each further
+/// address would cost a full timeout, or if the bus does not exist.
 pub fn scan(i2c: &mut dyn I2c, skip: impl Fn(u8) -> bool) -> Vec<(u8, ProbeResult)> {
     let mut answers = Vec::new();
     for address in ADDRESSES.filter(|address| !skip(*address)) {
@@ -55,7 +56,7 @@ mod tests {
 
     impl I2c for Bus {
         fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
-            assert!(matches!(ops, [Op::Read(bytes)] if bytes.len() == 1), "one byte, read");
+            assert!(matches!(ops, [Op::Read(bytes)] if bytes.len() == 1), "a probe reads one byte");
             self.asked.push(address);
             match self.hangs_at {
                 Some(at) if at == address => Err(BusFault::TimedOut),

@@ -1,5 +1,5 @@
-//! All motors of a board: set up, execute a command, stop; the same for every chip that makes pulses. Makes
-//! no decisions: the limits of a command are applied before it gets here.
+//! All motors of a board: set-up, execution of a command, stop. This is the same for every chip that makes
+//! pulses. Makes no decisions: the limits are applied to a command before it gets here.
 
 use super::dc_motor::DcMotor;
 use super::enable::Enabled;
@@ -37,14 +37,15 @@ pub trait Actuators: Send {
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// Removes the pulse from every drive motor, whatever its known state: the fastest way to stop.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
-    /// Like [`Actuators::stop`], but after an aborted frame, which shifts all later frames. Needs no line;
-    /// the controller's frames are still shifted afterwards.
+    /// Like [`Actuators::stop`], but after an aborted frame, which shifts all later frames. Works without a
+    /// reset line. It does not resynchronise the controller: later frames are still misaligned.
     fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.stop(ports)
     }
-    /// Stops the motors by a line alone, whatever the bus does: the controller's reset, its output-enable,
-    /// the enable line. Returns whether a line stopped them; they then stay off until the next
-    /// [`Actuators::initialise`]. Motors without such a line, or with one that cannot be set, keep running.
+    /// Stops the motors by a line alone, whatever the bus does: the controller's reset line, the PWM chip's
+    /// output-enable line or the board's enable line. Returns whether a line stopped them; they then stay off
+    /// until the next [`Actuators::initialise`]. Motors without such a line, or with one that cannot be set,
+    /// keep running.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let _ = ports;
         false
@@ -110,8 +111,8 @@ impl<P: Pulses> Motors<P> {
 impl<P: Pulses> Actuators for Motors<P> {
     /// Sets everything up: stops the drive motors, sets frequencies, then moves servos to their last
     /// position, one after another. The tick's commands continue from there: a servo moved to straight here
-    /// would snap back with the next command, past its slew limit. Takes as long as the chip (220 ms on a
-    /// Robot HAT) and 150 ms for each servo after the first.
+    /// would snap back with the next command, past its slew limit. Takes as long as the set-up of the chip
+    /// (220 ms on a Robot HAT) plus 150 ms for each servo after the first.
     fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.drives.iter_mut().for_each(|drive| drive.motor.forget());
         self.pulses.set_up(ports)?;
@@ -125,9 +126,10 @@ impl<P: Pulses> Actuators for Motors<P> {
         Ok(())
     }
 
-    /// Executes `command`: drive motors first, each even if the previous one failed; then servos; then
-    /// registers that have not been written for a long time. Motors that the command does not cover are
-    /// stopped. Returns the first fault; the next command repeats the writes that failed.
+    /// Executes `command`: first all drive motors, even if one of them fails; then, if none failed, the
+    /// servos; then registers that have not been written for a long time. Drive motors that the command does
+    /// not cover are stopped, and such servos go to straight. Returns the first fault; the next command
+    /// repeats the writes that failed.
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let wanted = |place: usize| command.used().get(place).copied().unwrap_or(0.0);
         let mut outcome = Ok(());
@@ -309,7 +311,7 @@ mod tests {
         assert!(told.iter().all(Option::is_some));
         rig.initialise();
         let written = rig.i2c.take_written();
-        assert_eq!([0x22, 0x20].map(|register| servo(&written, register)), told, "not straight");
+        assert_eq!([0x22, 0x20].map(|register| servo(&written, register)), told, "as before the reset");
         // A failed write does not change the known position.
         rig.i2c = FakeI2c::new().fault(0x14, BusFault::Nack);
         assert!(rig.write(&[-0.8, 0.0, -0.5, 0.0]).is_err());
@@ -348,7 +350,7 @@ mod tests {
             seen.extend(rig.i2c.take_written().into_iter().map(|bytes| bytes[0]));
         }
         seen.sort_unstable();
-        assert!(seen.len() <= 20, "one write in 25 ms: {seen:02x?}");
+        assert!(seen.len() <= 20, "at most one write in 25 ms: {seen:02x?}");
         seen.dedup();
         assert_eq!(seen, [0x20, 0x22, 0x2C, 0x2D, 0x40, 0x43, 0x44, 0x47]);
     }
@@ -368,8 +370,8 @@ mod tests {
 
     #[test]
     fn after_a_torn_frame_nothing_is_written_until_a_set_up() {
-        // One byte of the frame may have arrived: the controller would take the next frame's first two bytes
-        // as its value, a pulse of any length.
+        // Only one byte of the frame may have arrived: the controller would take the first two bytes of the
+        // next frame as the value of this one, a pulse of any length.
         for torn in [BusFault::TimedOut, BusFault::Io, BusFault::ArbitrationLost] {
             let fault = Err(DeviceFault::Bus { register: 0x2D, fault: torn });
             for stops in [true, false] {

@@ -1,5 +1,5 @@
-//! The only bridge between this crate's bus and drivers written for embedded-hal 1.0. It adds a timeout and a
-//! check of the answers to the transfers, nothing more; it drives no chip itself.
+//! The only bridge between this crate's bus and drivers written for embedded-hal 1.0. It only adds a timeout
+//! and a check of the answers; it drives no chip itself.
 //!
 //! A driver turns a fault into its own error and often loses the fault on the way. The bridge keeps the first
 //! fault; [`Adapter::fault`] returns it after the driver has returned.
@@ -11,7 +11,7 @@ use crate::hardware::bus::{I2c, Op};
 use embedded_hal::delay::DelayNs;
 use embedded_hal::i2c::{self, NoAcknowledgeSource, Operation, SevenBitAddress};
 
-/// Maximum number of operations in one transaction: four registers, each selected and read back (INA219).
+/// Maximum number of operations in one transaction: enough for four registers, each selected and read back.
 /// More are refused, because they would need the heap.
 pub const MOST_OPERATIONS: usize = 8;
 
@@ -39,15 +39,15 @@ impl<'a> Adapter<'a> {
             kept: None,
         }
     }
-    /// Makes transfers that begin more than `timeout` from now time out: for drivers that poll a chip in a
-    /// loop.
+    /// Transfers that begin later than `timeout` from now fail as timed out. This ends a driver that polls
+    /// its chip in a loop.
     pub fn within(mut self, timeout: Span) -> Adapter<'a> {
         self.until = self.clock.now() + timeout;
         self
     }
-    /// Makes a read fail as impossible if `check` refuses its answer. It checks reads that follow the
-    /// selection of a register without a write to it: after a written byte, a chip answers for a different
-    /// register or for none.
+    /// Makes a read fail as impossible if `check` refuses its answer. Only reads after a write of one byte,
+    /// which selects a register, are checked: after a longer write, a chip answers for a different register
+    /// or for none.
     pub fn checked(mut self, check: Check<'a>) -> Adapter<'a> {
         self.check = check;
         self

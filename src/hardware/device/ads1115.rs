@@ -1,5 +1,5 @@
-//! ADS1115 converter (Texas Instruments SBAS444D): volts on its four inputs against ground. The ads1x1x crate
-//! sets it up and writes the settings word by word; this file does the reading.
+//! ADS1115 converter (Texas Instruments SBAS444D): the voltages of its four single-ended inputs. The ads1x1x
+//! crate sets it up, with one write of the configuration register per setting; this file does the reading.
 //!
 //! With one input in use, the chip converts continuously and a poll takes the newest result without waiting.
 //! With several inputs, each poll starts a conversion for every input, because a result from the previous
@@ -15,7 +15,7 @@ const CONVERSION: u8 = 0x00;
 const CONFIG: u8 = 0x01;
 /// Written: start one conversion. Read: no conversion is in progress.
 const START: u16 = 1 << 15;
-/// Input 0 against ground; the other inputs follow.
+/// Input 0, single-ended; the numbers of the other inputs follow.
 const INPUT_0: u16 = 0b100;
 const INPUT_SHIFT: u32 = 12;
 const RANGE_SHIFT: u32 = 9;
@@ -29,7 +29,8 @@ const NO_ALERT: u16 = 0b11;
 const CONVERTED: Span = Span::from_micros(1_320);
 /// Counts from 0 V to the end of the range.
 const FULL: f32 = 32_768.0;
-/// Against ground an input cannot be negative: noise and offset are a few counts.
+/// Lowest plausible reading. A single-ended input cannot go negative, apart from a few counts of noise and
+/// offset.
 const LEAST_COUNTS: i16 = -64;
 
 /// One input in use.
@@ -158,7 +159,8 @@ impl Polled for Ads1115 {
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
         let mut failed = None;
         for (nth, input) in self.inputs.iter().enumerate() {
-            // After a failed transfer, this poll does not try the other inputs.
+            // After a failed transfer or lost settings, this poll reports the fault for the other inputs too
+            // and does not try them.
             let value = match failed {
                 Some(fault) => Err(fault),
                 None => self.convert(input, ports.i2c, ports.clock),

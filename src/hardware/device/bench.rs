@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The values that a poll reports, in order, and the poll's result.
 pub type Said = (Vec<(usize, Result<f32, DeviceFault>)>, Result<(), DeviceFault>);
 
-/// Time and lines that persist over several calls.
+/// A clock and lines that persist over several calls.
 pub struct Bench {
     /// Virtual time.
     pub clock: Arc<SimClock>,
@@ -67,7 +67,7 @@ pub struct Ranger {
     pub registers: [u8; 256],
     /// Registers that keep their value, whatever is written to them.
     pub settled: Vec<(u8, u8)>,
-    /// Number of "not ready" answers of register 0x83, for which the driver has to wait.
+    /// How many more reads of register 0x83, which the driver polls, return "not ready".
     pub busy: u32,
     pub transfers: u32,
 }
@@ -76,7 +76,7 @@ impl Ranger {
     pub fn new(clock: Arc<SimClock>) -> Ranger {
         let mut registers = [0; 256];
         registers[usize::from(IDENTITY)] = 0xEE;
-        registers[0x92] = 0x85; // five aperture diodes
+        registers[0x92] = 0x85; // five aperture SPADs
         registers[usize::from(RESULT)] = 4;
         for (register, value) in [(0x50, 6), (0x51, 0), (0x52, 0x96), (0x70, 4), (0x71, 1), (0x72, 0xFE)] {
             registers[register] = value;

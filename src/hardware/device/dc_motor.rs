@@ -1,6 +1,6 @@
-//! A brushed motor on a bridge: one PWM and a direction line (Robot HAT v4, TC1508S), or two PWMs, one per
-//! direction (v5, TC618S). Converts a command's duty to the on-time share of the PWM, and writes it in an
-//! order that never drives a bridge in both directions.
+//! A brushed motor on an H-bridge: one PWM channel and a direction line (Robot HAT v4, TC1508S), or two PWM
+//! channels, one per direction (v5, TC618S). Converts a command's duty to the duty cycle of the PWM, and
+//! writes the channels in an order that never drives a bridge in both directions.
 
 use super::pulses::Pulses;
 use super::{DeviceFault, Ports};
@@ -13,8 +13,8 @@ pub const PWM_HZ: f64 = 1758.0;
 /// A duty smaller than one count of the coarsest chip counts as zero.
 const LEAST_DUTY: f32 = 1.0 / 4095.0;
 
-/// On-time share of the PWM for the magnitude of `duty`: zero for a duty near zero, otherwise between
-/// `min_duty` (below which the motor only hums) and 1.
+/// Duty cycle of the PWM for the magnitude of `duty`: zero for a duty near zero, otherwise between `min_duty`
+/// (below which the motor only hums) and 1.
 pub fn share(duty: Duty, min_duty: f32) -> f32 {
     let size = Duty::clamped(duty.0).0.abs(); // NaN means stop
     if size < LEAST_DUTY { 0.0 } else { min_duty + (1.0 - min_duty) * size }
@@ -29,7 +29,7 @@ pub struct DcMotor {
 
 #[derive(Clone, Copy, Debug)]
 enum Bridge {
-    /// `ahead`: the last level of the line; `None`: unknown.
+    /// `ahead`: whether the direction line was last set to forward; `None`: unknown.
     Dir {
         pwm: u8,
         dir: Line,
@@ -56,7 +56,7 @@ impl DcMotor {
         }
     }
 
-    /// Its PWM channels: without a pulse on any of them, it is not driven.
+    /// The motor's PWM channels: it is driven only while one of them has a pulse.
     pub fn channels(&self) -> heapless::Vec<u8, 2> {
         let mut channels = heapless::Vec::new();
         let (first, second) = match self.bridge {
@@ -74,7 +74,7 @@ impl DcMotor {
         }
     }
 
-    /// Drives the motor from now on.
+    /// Drives the motor at `duty` from now on.
     pub fn drive(
         &mut self,
         duty: Duty,
@@ -90,7 +90,7 @@ impl DcMotor {
                     pulses.drive(*pwm, 0.0, ports)?;
                     *ahead = None;
                     let line = *dir;
-                    // Forward is low on the left; the right motor is mounted mirrored.
+                    // For the left motor, low means forward; the right motor is mounted mirrored.
                     let turned = ports.gpio.set(line, wanted == *mirrored);
                     turned.map_err(|fault| DeviceFault::Line { line, fault })?;
                     *ahead = Some(wanted);
@@ -98,8 +98,8 @@ impl DcMotor {
                 pulses.drive(*pwm, share, ports)
             }
             Bridge::Pair { forward, backward } => {
-                // With both channels high, the motor would brake by short circuit, so the idle one goes low
-                // first.
+                // With both channels high, the motor would brake by short circuit, so the idle channel goes
+                // low first.
                 let (driven, resting) = if wanted { (*forward, *backward) } else { (*backward, *forward) };
                 pulses.drive(resting, 0.0, ports)?;
                 pulses.drive(driven, share, ports)

@@ -1,5 +1,5 @@
-//! The line that enables current to the motors, in front of the chip that makes their pulses. It is on only
-//! while the motors' commands are known: after a successful set-up, and not after a failed stop.
+//! The line that enables the motors' current, whatever chip makes their pulses. It is on only while the
+//! chip's pulses are known: after a successful set-up, and not after a failed stop.
 
 use super::actuators::Actuators;
 use super::{DeviceFault, Ports};
@@ -22,7 +22,7 @@ impl Enabled {
 
     fn switch(&mut self, on: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let line = self.line;
-        self.on = false; // until the set-up succeeds
+        self.on = false; // until the line is set
         ports.gpio.set(line, on == self.on_high).map_err(|fault| DeviceFault::Line { line, fault })?;
         self.on = on;
         Ok(())
@@ -36,7 +36,8 @@ impl Actuators for Enabled {
         self.switch(true, ports)
     }
 
-    /// After a failed stop, stops the motors first and only then enables the current again.
+    /// If the current is off, as after a failed stop, stops the motors first and only then enables the
+    /// current again.
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         if !self.on {
             self.stop(ports)?;
@@ -44,7 +45,8 @@ impl Actuators for Enabled {
         self.motors.write(command, ports)
     }
 
-    /// If the stop fails, switches the current off, which needs no bus.
+    /// If the stop fails, switches the current off, which needs no bus; if it succeeds, the current is on
+    /// again.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         match self.motors.stop(ports) {
             Ok(()) if self.on => Ok(()),
@@ -56,12 +58,12 @@ impl Actuators for Enabled {
         }
     }
 
-    /// Does not switch the current on again, because the controller's frames are still shifted.
+    /// Does not switch the current on again, because the controller's frames are still misaligned.
     fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.motors.stop_at_any_place(ports)
     }
 
-    /// Uses both lines if there are two; one that works is enough.
+    /// Uses the enable line and, if there is one, the chip's own line; one that works is enough.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let off = self.switch(false, ports).is_ok();
         self.motors.hold(ports) || off
@@ -100,8 +102,8 @@ mod tests {
 
     const NACK: DeviceFault = DeviceFault::Bus { register: 0, fault: BusFault::Nack };
 
-    /// Runs `calls` (i, w, s) with these results from the motors; returns whether each call succeeded, and
-    /// the levels of the line.
+    /// Makes `calls` (i: initialise, w: write, s: stop, h: hold) with these results from the motors; returns
+    /// whether each call succeeded, and the levels that the line was set to.
     fn run(calls: &str, outcomes: &[Result<(), DeviceFault>], on_high: bool) -> (Vec<bool>, Vec<bool>) {
         let clock = Arc::new(SimClock::new());
         let (mut gpio, mut i2c) = (FakeGpio::new(clock.clone()), FakeI2c::new());

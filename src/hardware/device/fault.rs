@@ -1,5 +1,5 @@
-//! What can go wrong with a chip: small, Copy, and naming the register or line that failed. The only frame
-//! type used here is [`ReadingFault`], the fault of a refused reading.
+//! The faults of a chip: a small `Copy` type that names the register or line that failed. The only frame type
+//! used here is [`ReadingFault`], the fault of a refused reading.
 
 use crate::base::fault::{BusFault, ReadingFault};
 use crate::base::plan::Line;
@@ -29,12 +29,12 @@ pub enum DeviceFault {
         /// How it failed.
         fault: BusFault,
     },
-    /// The answer has bits that the device cannot return (a 13th bit of a 12-bit converter).
+    /// The device cannot have this value (for example, a 13th bit from a 12-bit converter).
     Impossible {
         /// Register that was read.
         register: u8,
     },
-    /// NaN or infinite.
+    /// The value is NaN or infinite.
     NotFinite {
         /// Register that was read.
         register: u8,
@@ -61,12 +61,12 @@ pub enum DeviceFault {
     },
     /// Another chip answers at this address.
     WrongDevice {
-        /// Register of the identity.
+        /// Register that was read.
         register: u8,
         /// The value found.
         found: u8,
     },
-    /// The set-up of the device never finishes: it is polled repeatedly and is never ready.
+    /// The set-up of the device does not finish, for example because the device is polled and is never ready.
     Endless {
         /// Register that was polled last.
         register: u8,
@@ -113,13 +113,13 @@ impl DeviceFault {
         }
     }
 
-    /// Whether this is not a failure: a motor stop preempted the call, which must be repeated.
+    /// Whether this is not a failure: a motor stop preempted the call, and the call must be repeated.
     pub fn gave_way(self) -> bool {
         matches!(self, DeviceFault::Bus { fault: BusFault::Preempted, .. })
     }
 
-    /// Whether a poll returns this fault in addition to reporting it: a failed transfer, or lost settings.
-    /// Everything else is an answer, even if a wrong one.
+    /// Whether a poll returns this fault in addition to reporting it: a failed transfer, a value that the
+    /// kernel does not provide, or lost settings. Everything else is an answer, even if a wrong one.
     pub fn ends_poll(self) -> bool {
         matches!(self, DeviceFault::Bus { .. } | DeviceFault::Kernel { .. } | DeviceFault::Asleep { .. })
     }
@@ -163,7 +163,7 @@ impl fmt::Display for DeviceFault {
                 write!(f, "register {register:#04x}: the device cannot have this value")
             }
             DeviceFault::NotFinite { register } => {
-                write!(f, "register {register:#04x}: the value is not a number")
+                write!(f, "register {register:#04x}: the value is NaN or infinite")
             }
             DeviceFault::DeadBytes { register } => {
                 write!(f, "register {register:#04x}: only zeros or only ones, so no device is there")
@@ -188,7 +188,7 @@ impl fmt::Display for DeviceFault {
                 write!(f, "line {} is still high from the last measurement", line.0)
             }
             DeviceFault::Held { line } => {
-                write!(f, "line {} is high all the time: stuck, or a module whose pulse has no end", line.0)
+                write!(f, "line {} is high all the time: stuck, or its module never ends the pulse", line.0)
             }
             DeviceFault::EdgeMissing { line } => write!(f, "line {} did not answer", line.0),
             DeviceFault::PulseTooShort { line } => {

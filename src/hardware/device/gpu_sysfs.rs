@@ -1,8 +1,8 @@
 //! Load and clock of a Jetson's GPU, from sysfs. The paths differ between releases, so several are tried;
 //! nothing is written.
 //!
-//! Paths and units as the jetson_stats project reads them: `load` is in thousandths, `cur_freq` of devfreq in
-//! Hz; the node is named after the device (17000000.gpu, 17000000.ga10b).
+//! Paths and units are those that the jetson_stats project uses: `load` is in thousandths, `cur_freq` of
+//! devfreq in Hz; the node is named after the device (17000000.gpu, 17000000.ga10b).
 
 use super::sysfs::{ABSENT, Number, entries};
 use super::{DeviceFault, Polled, Ports, Say};
@@ -21,7 +21,7 @@ const DEVFREQ: &str = "sys/class/devfreq";
 const NODES: [&str; 2] = ["gpu", "ga10b"];
 /// Full load, in thousandths.
 const FULL_LOAD: i64 = 1000;
-/// No GPU of this kind has a faster clock.
+/// Highest plausible clock: no GPU of this kind has a faster one.
 const MOST_HZ: i64 = 5_000_000_000;
 
 /// One quantity.

@@ -1,5 +1,5 @@
-//! Pulses of the Robot HAT's microcontroller: the counts for an on-time share or a pulse length, the timers
-//! in use, and the frames that stop every drive motor.
+//! Pulses of the Robot HAT's microcontroller: the counts for a duty cycle or a pulse length, the timers in
+//! use, and the frames that stop every drive motor.
 
 use super::dc_motor::{self, DcMotor};
 use super::pulses::Pulses;
@@ -9,15 +9,15 @@ use super::servo::{self, Servo};
 use super::{DeviceFault, Ports};
 use crate::base::plan::{McuPlan, MotorKind};
 
-/// The library's frame: counts are a share of exactly 20 ms, although the nearest prescaler makes it 20.02
-/// ms. This error of 0.1 % (a tenth of a degree) is kept, so that trims found with the vendor's tools remain
-/// valid.
+/// The servo period that the vendor's library assumes: it computes counts as a fraction of exactly 20 ms,
+/// although the nearest prescaler gives 20.02 ms. This error of 0.1 % (a tenth of a degree) is kept, so that
+/// trims found with the vendor's tools remain valid.
 const FRAME_US: f64 = 20_000.0;
 /// Counts are truncated, not rounded, as in the library. A hundredth of a count (0.05 us) is added first, so
 /// that an angle with a whole number of counts does not lose one to binary rounding.
 const NEARLY: f64 = 0.01;
 
-/// Counts for an on-time share.
+/// Counts for a duty cycle.
 pub fn share_counts(share: f32) -> u16 {
     libm::roundf(share * f32::from(PERIOD)) as u16
 }
@@ -50,7 +50,7 @@ impl HatPulses {
             if let Some(motor) = DcMotor::of(kind) {
                 for channel in motor.channels() {
                     pulses.run_timer(channel, Timer::at(mcu.clock_hz, dc_motor::PWM_HZ));
-                    // Has room for all channels.
+                    // The list has room for all channels.
                     let _ = pulses.stop.push(robot_hat::frame(pulse_register(channel), 0));
                 }
             } else if let Some(motor) = Servo::of(kind) {
@@ -74,7 +74,8 @@ impl HatPulses {
     }
 }
 
-/// Runs `write`, unless an earlier frame broke off; if a frame breaks off now, stores the fault in `torn`.
+/// Runs `write`. If an earlier frame broke off, returns its fault instead; if one breaks off now, stores the
+/// fault in `torn`.
 fn in_frames(
     torn: &mut Option<DeviceFault>,
     write: impl FnOnce() -> Result<(), DeviceFault>,

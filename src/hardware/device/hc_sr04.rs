@@ -1,6 +1,7 @@
-//! HC-SR04 and similar: range from the length of an echo pulse, measured between two edge stamps, so a late
-//! thread does not make the distance look longer. The data sheet requires 60 ms from ping to ping, which the
-//! caller's schedule ensures; after a trigger into a pulse that does not end, this file ensures it.
+//! HC-SR04 and similar: range from the length of an echo pulse, measured between the timestamps of its two
+//! edges, so a late thread does not make the distance look longer. The data sheet requires 60 ms from ping to
+//! ping, which the caller's schedule ensures; after a trigger into a pulse that does not end, this file
+//! ensures it.
 //!
 //! ```text
 //!  trig  __/10us\______________________________________
@@ -10,23 +11,24 @@
 //!
 //! The difficulty is that silence has several causes. Without an echo, the data sheet's module lowers the
 //! line after 38 ms, others after 200 ms, some never. The rising edge distinguishes open space from a dead
-//! sensor: only a working module that received *this* trigger can produce it:
+//! sensor: only a working module that received *this* trigger can produce it. The cases are:
 //!
-//! - It rises after the trigger and does not fall for 40 ms: the module listened for longer than an echo from
-//!   4 m takes. Nothing is there: [`FARTHEST`].
-//! - It is high when the next ping is due: the module is still busy with the last ping. `Busy`: no reading,
-//!   so that the last one ages.
-//! - It is high for 250 ms, longer than any module that ends its pulse: the line is stuck, or the module
-//!   never ends its pulse; the two cannot be told apart. `Held`: a loss.
-//! - It does not rise, or an edge is missing, doubled or early: dead or not credible. A loss, never free
-//!   space.
+//! - The line rises after the trigger and does not fall for 40 ms: the module listened for longer than an
+//!   echo from 4 m takes. Nothing is within range: [`FARTHEST`].
+//! - The line is high when the next ping is due: the module is still busy with the last ping. `Busy`: there
+//!   is no reading, so the last one ages.
+//! - The line is high for 250 ms, longer than with any module that ends its pulse by itself: the line is
+//!   stuck, or the module never ends its pulse; the two cannot be told apart. `Held`: the sensor counts as
+//!   lost.
+//! - The line does not rise, or an edge is missing, doubled or early: the sensor is dead or not credible. It
+//!   counts as lost, never as free space.
 //!
-//! So a stuck line can never look free, because it does not rise. A module that never ends its pulse counts
-//! as lost in open space until an echo lowers its line. It is triggered once more after the time of two
-//! pings, and then every quarter of a second, but not more often: a module that restarts its pulse at each
-//! trigger would never end it. The fall that follows such a trigger is not a measurement (it may be the end
-//! of the old pulse): it frees the line for the next ping. A deaf receiver looks like open space with every
-//! module; no edge reveals it.
+//! So a stuck line can never look like free space, because it does not rise. A module that never ends its
+//! pulse counts as lost in open space until an echo lowers its line. It is triggered once more after the time
+//! of two pings, and then every quarter of a second, but not more often: a module that restarts its pulse at
+//! each trigger would never end it. The falling edge after such a trigger is not a measurement (it may be the
+//! end of the old pulse): it only frees the line for the next ping. A deaf receiver looks like open space
+//! with every module; no edge reveals it.
 
 use super::DeviceFault;
 use crate::base::plan::Line;
@@ -43,7 +45,7 @@ pub const NEAREST: Metres = Metres(0.02);
 /// The longest range, which is returned when nothing is within range.
 pub const FARTHEST: Metres = Metres(4.0);
 
-/// The data sheet requires at least 10 us.
+/// Length of the trigger pulse; the data sheet requires at least 10 us.
 const TRIGGER: Span = Span::from_micros(10);
 /// From the trigger to the rising edge, a module takes about 0.45 ms (eight cycles of 40 kHz and its own
 /// processor). A module that takes ten times as long counts as absent.
@@ -102,7 +104,7 @@ impl HcSr04 {
     }
 
     /// The line is high although it should be idle: triggers the module anyway when it is time to do so.
-    /// Returns how long it has been high, as a fault.
+    /// Returns the fault that applies, which depends on how long the line has been high.
     fn wait_out(&mut self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<DeviceFault, DeviceFault> {
         let now = clock.now();
         let since = *self.held.get_or_insert_with(|| {
@@ -329,7 +331,7 @@ mod tests {
     fn a_stuck_line_is_a_fault_not_free_space() {
         let at: Vec<u64> = (0..16).map(|turn| 60 * turn).collect();
         let (answers, triggers) = looks(&[], true, &at);
-        assert_eq!(answers[..5], [BUSY; 5], "the ping of another program may still end");
+        assert_eq!(answers[..5], [BUSY; 5], "another program's ping may still be in progress");
         assert_eq!(answers[5..], [HELD; 11]);
         assert_eq!(triggers, [60, 360, 660], "an echo may end the pulse of a working module");
     }

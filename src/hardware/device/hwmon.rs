@@ -18,15 +18,15 @@ pub struct Hwmon {
 }
 
 impl Hwmon {
-    /// The value called `label` of the monitor called `chip`: a label (`VDD_IN`), a channel (`in1`) or a file
-    /// (`in0_lcrit_alarm`). `per_unit` converts the kernel's unit to the sensor's unit. `/sys` is looked up
-    /// in `root`.
+    /// A value of the monitor called `chip`. `label` is the value's label (`VDD_IN`), its channel (`in1`) or
+    /// its file (`in0_lcrit_alarm`). `per_unit` converts the kernel's unit to the sensor's unit. `/sys` is
+    /// looked up in `root`.
     pub fn new(root: &Path, chip: &str, label: &str, per_unit: f32) -> Hwmon {
         let folder = root.join("sys/class/hwmon");
         Hwmon { folder, chip: chip.to_owned(), label: label.to_owned(), per_unit, number: None }
     }
 
-    /// Its file, in the first monitor of that name that has one.
+    /// The value's file, in the first monitor with the chip's name that has this value.
     fn find(&self) -> Option<PathBuf> {
         let monitors = entries(&self.folder);
         monitors.iter().filter(|monitor| says(&monitor.join("name"), &self.chip)).find_map(|monitor| {

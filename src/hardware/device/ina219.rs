@@ -1,14 +1,13 @@
 //! INA219 power monitor (Texas Instruments SBOS448G): bus voltage, current through a shunt, and their
 //! product. Set up and read through the ina219 crate.
 //!
-//! The current is computed from the shunt voltage. The chip's own division is not used, because it needs a
-//! calibration register, which a chip that lost its supply forgets; it then reports no current at all. All
-//! other settings are the reset values (32 V, +-320 mV, 12 bits, continuous), so a chip that lost its supply
-//! forgets nothing.
+//! The current is computed from the shunt voltage. The chip's own current register is not used, because it
+//! depends on a calibration register, which is cleared when the chip loses power; the chip then reports no
+//! current at all. All other settings are the reset values (32 V, +-320 mV, 12 bits, continuous), so a chip
+//! that lost power comes back with the same settings.
 //!
 //! Each register is read in its own transfer, through the crate's feature `no_transaction`: the controller of
-//! a Pi 1 to 4 accepts one read per transfer, as the last message, and refuses all others (Linux,
-//! i2c-bcm2835.c).
+//! a Pi 1 to 4 accepts at most one read in a transfer, and only as the last message (Linux, i2c-bcm2835.c).
 
 use super::adapter::Adapter;
 use super::{DeviceFault, Polled, Ports, Say};
@@ -36,7 +35,7 @@ impl Ina219 {
     }
 
     fn wired(&self) -> Result<Address, DeviceFault> {
-        // The board check accepts only the chip's own addresses.
+        // The board check accepts only addresses that the chip can have.
         Address::from_byte(self.address).map_err(|_| DeviceFault::Impossible { register: CONFIGURATION })
     }
 
@@ -60,7 +59,7 @@ impl Ina219 {
 }
 
 impl Polled for Ina219 {
-    /// Resets the chip and identifies it: a few of its registers have values that only this chip has.
+    /// Resets the chip and identifies it by the values that a few of its registers then have.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let address = self.wired()?;
         let mut adapter = Adapter::new(ports);
@@ -97,7 +96,7 @@ mod tests {
         Ina219::new(0x40, 0.1, ALL.into())
     }
 
-    /// The transfers of a poll, none with a second read: bus voltage, power (which clears the ready flag),
+    /// The transfers of a poll, each with only one read: bus voltage, power (which clears the ready flag),
     /// shunt voltage.
     fn reading(bus: u16, shunt: i16) -> FakeI2c {
         FakeI2c::new().write_read(0x40, &[2], &bus.to_be_bytes()).write_read(0x40, &[3], &[0, 0]).write_read(

@@ -2,7 +2,7 @@
 //! product.
 //!
 //! As with the INA219, the current is computed from the shunt voltage, and the settings are the reset values
-//! (1.1 ms conversions, continuous): a chip that lost its supply forgets nothing.
+//! (1.1 ms conversions, continuous): a chip that lost power comes back with the same settings.
 
 use super::{DeviceFault, Polled, Ports, Say};
 use crate::base::plan::PowerQuantity;
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn flags_of_the_alert_pin_change_nothing() {
-        // Everything in MASK/ENABLE except the overflow: the alert functions, and undefined bits.
+        // All bits of Mask/Enable are set except the overflow: the alert functions, and undefined bits.
         let (said, outcome) = polled(&mut chip(&[PowerQuantity::Volts]), &mut {
             register(register(FakeI2c::new(), 6, !(1 << 2)), 2, 0x2570)
         });

@@ -1,10 +1,10 @@
 //! A set-up in steps. A driver sets its chip up in one go and waits in between; a bus thread that also serves
 //! the motors cannot wait. So every step runs the set-up from its beginning, on ports that replay the answers
-//! of earlier calls from a journal. The step allows one new action (a transfer, a line, the start of a wait)
-//! and refuses everything after it. The step that refuses nothing is the last one.
+//! of earlier calls from a journal. The step allows one new action (a transfer, an access to a line, the
+//! start of a wait) and refuses everything after it. The step that refuses nothing is the last one.
 //!
-//! Without this, a halt waits for the whole set-up of another chip on its bus: `io::i2c::tests::set_ups`
-//! fails.
+//! Without this, a halt would wait for the whole set-up of another chip on the motors' bus, and the tests in
+//! `io::i2c::tests::set_ups` would fail.
 //!
 //! A set-up must meet one requirement: given the same answers, it makes the same calls, whatever the time. A
 //! checksum detects a set-up that does not, and a fault ends it before it writes anything out of place. This
@@ -17,13 +17,13 @@ use crate::base::time::{Clock, Instant, Span};
 use crate::hardware::bus::{Edge, Gpio, I2c, Op};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of answers that are kept. The longest set-up (VL53L0X) reads some eighty bytes and polls one of them
-/// in a loop, which [`TIMEOUT`] ends after five hundred polls.
+/// Maximum number of bytes of answers. The longest set-up (VL53L0X) reads some eighty bytes and polls a
+/// register in a loop, which [`TIMEOUT`] ends after five hundred polls.
 const ANSWERS: usize = 1024;
-/// Calls of a set-up that set or read a line: a shut-down input goes low and then high.
+/// Maximum number of calls in a set-up that set or read a line. A shut-down input needs two: low, then high.
 const LINES: usize = 8;
-/// Transfers that no device acknowledged but that did not end the set-up: a chip may already have its new
-/// address.
+/// Maximum number of transfers that no device acknowledges without ending the set-up: a chip that already has
+/// its new address does not answer at the old one.
 const MISSES: usize = 4;
 /// Delay before the same transfer is repeated, as by a driver that polls its chip until it is ready.
 /// Calibrations take some milliseconds, so two more do not matter.
@@ -136,7 +136,7 @@ struct Course {
     wake: AtomicU64,
 }
 
-/// The journal answers all calls.
+/// The journal has answered all calls so far.
 const KNOWN: u8 = 0;
 /// The new call was made, and no call came after it.
 const NEW: u8 = 1;
@@ -222,7 +222,8 @@ impl Course {
     }
 }
 
-/// Adds `what` to a checksum, depending on its position (FNV-1a, a word at a time).
+/// Adds `what` to a checksum that depends on the order (like FNV-1a, but a word at a time and with a
+/// rotation).
 const fn mixed(sum: u32, what: u32) -> u32 {
     (sum ^ what).wrapping_mul(0x0100_0193).rotate_left(5)
 }
@@ -287,7 +288,7 @@ impl Wire<'_> {
                 Op::Write(_) => true,
             }),
             Err(BusFault::Nack) => self.kept.missed.push(nth).is_ok(),
-            // End here: the fault of the wire comes before anything that the driver would do next.
+            // A bus fault ends the set-up here, before the driver can do anything else.
             Err(fault) => return self.end_with(DeviceFault::Bus { register, fault }),
         };
         if !kept {
@@ -342,7 +343,8 @@ impl Lines<'_> {
             }
             Turn::New(_) => {
                 let answer = ask(self.gpio);
-                // If there is no room, the next step that needs this answer detects the deviation.
+                // If there is no room, the next step cannot replay this answer: the call then fails with
+                // `Unsupported`.
                 let _ = self.kept.push(answer);
                 answer
             }
@@ -361,7 +363,7 @@ impl Gpio for Lines<'_> {
         self.turn(mixed(5, line.0), |gpio| gpio.get(line))
     }
 
-    /// A set-up that waits for an edge would block its bus thread.
+    /// Not supported: a set-up that waits for an edge would block its bus thread.
     fn next_edge(&mut self, _wait: Span) -> Result<Option<Edge>, BusFault> {
         Err(BusFault::Unsupported)
     }

@@ -1,13 +1,14 @@
 //! MPU-6050: acceleration, temperature and rotation, as needed, and the lean computed from gravity. The
-//! mpu6050-dmp crate sets it up; this file reads it, because this is a robot's most frequent read and the
-//! crate does not read the temperature along with it. The chip must be mounted with x forward, y left, z up.
+//! mpu6050-dmp crate sets it up; this file does the reading, because it is a robot's most frequent one and
+//! the crate does not read the temperature in the same transfer. The chip must be mounted with x forward, y
+//! left, z up.
 //!
-//! Only the bytes that an output needs are read from the 14 of a sample, in at most two transfers: a motor
-//! stop waits for the transfer in progress, and may run between the two. The chip freezes its registers
-//! during a read, so each transfer belongs to one sample (section 4.17), and no vector is ever split over two
-//! transfers. If the chip signals its samples, acceleration and rotation are from the same sample: the next
-//! is a whole period away. If it is polled instead, they may be a millisecond apart, the chip's own period: a
-//! tenth of the time over which its filter averages.
+//! Of the 14 bytes of a sample, only the acceleration and what the outputs need are read, in at most two
+//! transfers: a motor stop waits for the transfer in progress, and may run between the two. The chip freezes
+//! its registers during a read, so the bytes of a transfer belong to one sample (section 4.17), and no vector
+//! is ever split over two transfers. If the chip signals each sample, acceleration and rotation are from the
+//! same sample, because the next one is a whole period away. If it is polled instead, they may be a
+//! millisecond apart: this is the chip's own period, a tenth of the time over which its filter averages.
 //!
 //! Registers, scales and the temperature's formula: InvenSense RM-MPU-6000A rev. 4.2, sections 4.4 to 4.28.
 //! The lean is computed from acceleration: it is correct while the robot neither accelerates nor falls.
@@ -28,8 +29,9 @@ use mpu6050_dmp::sensor::Mpu6050 as Driver;
 /// first.
 pub const BURST: u8 = 0x3B;
 const BURST_BYTES: usize = 14;
-/// Bytes of a vector, and where each vector ends including the temperature after it.
+/// Bytes of a vector.
 const VECTOR: usize = 6;
+/// Bytes of the acceleration and of the temperature, which follows it.
 const WITH_TEMPERATURE: usize = 8;
 const ROTATION: u8 = BURST + WITH_TEMPERATURE as u8;
 const INT_ENABLE: u8 = 0x38;
@@ -50,9 +52,9 @@ const COUNTS_PER_G: f32 = 8192.0;
 const COUNTS_PER_DEG_S: f32 = 65.5;
 /// Standard gravity, m/s^2.
 pub const G: f32 = 9.806_65;
-/// Below this gravity, its direction is not credible: the robot is falling.
+/// Below this acceleration, in g, the direction of gravity is not credible: the robot is falling.
 const LEAST_G: f32 = 0.2;
-/// The chip's own rate behind its filter; a divider of 1 to 256 gives the sample rate.
+/// The chip's own sample period when its filter is on. A divider of 1 to 256 multiplies it.
 const FILTERED_PERIOD: Span = Span::from_millis(1);
 
 /// One sample as read; fields that were not read are zero.
@@ -91,7 +93,7 @@ impl Burst {
         }
     }
 
-    /// The direction of up, in g.
+    /// Measured gravity as a vector that points up, in g.
     fn gravity(&self) -> Result<[f32; 3], DeviceFault> {
         let mut up = [0.0; 3];
         for (up, counts) in up.iter_mut().zip(self.acceleration) {
@@ -102,7 +104,7 @@ impl Burst {
     }
 }
 
-/// At an end of its scale the chip only shows that the true value is larger.
+/// Returns the counts, or a fault at either end of the scale, where the true value may be larger.
 fn measured(counts: i16) -> Result<f32, DeviceFault> {
     match counts {
         i16::MIN | i16::MAX => Err(DeviceFault::Overflow { register: BURST }),
@@ -159,8 +161,9 @@ impl Mpu6050 {
         period.clamp(1, 256).saturating_sub(1) as u8
     }
 
-    /// Reads acceleration, and temperature if needed: returns a plausible sample, or the fault. Acceleration
-    /// is always read: gravity is never zero, which shows that the chip is measuring.
+    /// Reads acceleration, and temperature if needed, into `bytes`; returns a fault if the sample is not
+    /// plausible. Acceleration is always read: because of gravity it is never zero, which shows that the chip
+    /// is measuring.
     fn begin(&self, bytes: &mut [u8; BURST_BYTES], i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         let register = BURST;
         let warmth = self.outputs.iter().any(|quantity| matches!(quantity, ImuQuantity::Temperature));
@@ -179,7 +182,7 @@ impl Mpu6050 {
         Err(DeviceFault::DeadBytes { register })
     }
 
-    /// Reports the outputs that depend on rotation, or the other outputs.
+    /// Reports the outputs that are rotations if `rotation`, otherwise the other outputs.
     fn report(&self, rotation: bool, burst: Result<Burst, DeviceFault>, say: &mut Say<'_>) {
         let outputs = self.outputs.iter().enumerate().filter(|(_, quantity)| turns(quantity) == rotation);
         for (nth, &quantity) in outputs {
@@ -220,7 +223,7 @@ impl Polled for Mpu6050 {
         Ok(())
     }
 
-    /// Reports the lean before rotation is read, so that a robot that tips over is stopped first.
+    /// Reports the lean before rotation is read, so that a robot that tips over is stopped sooner.
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
         let mut bytes = [0; BURST_BYTES];
         let mut read = self.begin(&mut bytes, ports.i2c);
@@ -312,7 +315,7 @@ mod tests {
             polled(&mut chip(&[ImuQuantity::Roll, turn, heat]), &mut script(&[with_temperature, rotation]));
         assert_eq!((said, outcome), (vec![(0, Ok(0.0)), (2, Ok(36.53)), (1, Ok(2.0))], Ok(())));
         let lean = [ImuQuantity::Roll, ImuQuantity::Pitch];
-        assert_eq!(polled(&mut chip(&lean), &mut script(&[gravity])).1, Ok(()), "1 + 6 bytes");
+        assert_eq!(polled(&mut chip(&lean), &mut script(&[gravity])).1, Ok(()), "only acceleration is read");
         let (said, _) = polled(&mut chip(&[turn]), &mut script(&[gravity, rotation]));
         assert_eq!(said, [(0, Ok(2.0))]);
     }

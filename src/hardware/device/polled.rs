@@ -22,11 +22,11 @@ pub type Say<'a> = dyn FnMut(usize, Result<f32, DeviceFault>) + 'a;
 
 /// A device that is polled.
 pub trait Polled: Send {
-    /// Makes the device ready (again): at the start, and after a reset of its bus or supply. Nothing is
-    /// polled before this has succeeded. It is written as one sequence including its waits; a bus thread runs
-    /// it in steps through a [`Journal`](super::Journal), which calls it again for each step. So it must make
-    /// the same calls when it gets the same answers, must not depend on the time except for waits, and may
-    /// change the device struct only at its end.
+    /// Makes the device ready (again): at the start, and after a reset of its bus or supply. The device is
+    /// not polled before this has succeeded. It is written as one sequence including its waits; a bus thread
+    /// runs it in steps through a [`Journal`](super::Journal), which calls it again for each step. So it must
+    /// make the same calls when it gets the same answers, must not depend on the time except for waits, and
+    /// may change the device struct only at its end.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let _ = ports;
         Ok(())
@@ -42,7 +42,7 @@ pub trait Polled: Send {
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault>;
 }
 
-/// The result of a device with one output: reported, and also returned if it is a transfer fault.
+/// The result of a device with one output: reported, and also returned if it is a fault that ends the poll.
 pub(super) trait Report {
     fn report(self, say: &mut Say<'_>) -> Result<(), DeviceFault>;
 }

@@ -3,7 +3,8 @@
 use super::{DeviceFault, Say};
 use crate::base::plan::PowerQuantity;
 
-/// Reports every output of one measurement (volts, amperes), and returns its fault if it is a device fault.
+/// Reports every output of one measurement (volts, amperes), and also returns its fault if that ends the
+/// poll.
 pub(super) fn report(
     outputs: &[PowerQuantity],
     measured: Result<[f32; 2], DeviceFault>,

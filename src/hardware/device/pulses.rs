@@ -6,7 +6,7 @@ use crate::base::time::Span;
 
 /// If a chip has acknowledged nothing for this long, the next command writes to it even if nothing changed:
 /// otherwise motors with an unchanged command would hide a dead bus. Shorter than the 30 ms for which a
-/// command is valid by default; at 100 kHz, one write in 25 ms is 2 % of the bus.
+/// command is valid by default; at 100 kHz, one write in 25 ms takes about 2 % of the bus time.
 pub const SILENT_FOR: Span = Span::from_millis(25);
 
 /// A chip with pulse channels.
@@ -25,7 +25,8 @@ pub trait Pulses: Send {
     /// answers.
     fn renew(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// Removes the pulse from every drive channel in the fastest way, whatever the known state. Tries every
-    /// channel, unless the chip counts bytes and a frame broke off, and returns the first fault.
+    /// channel and returns the first fault; only a chip that counts bytes writes nothing more after a frame
+    /// broke off.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// Like [`Pulses::stop`], but after an aborted frame, for a chip that counts bytes.
     fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {

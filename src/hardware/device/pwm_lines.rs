@@ -1,5 +1,5 @@
 //! Pulses of the computer's own PWM, one output per channel. `bus/` opens and sets the outputs; this file
-//! turns pulses into lengths of time.
+//! converts duty cycles and servo pulse widths to high times in nanoseconds.
 
 use super::pulses::Pulses;
 use super::{DeviceFault, Ports};
@@ -34,7 +34,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Channel `number` of a drive motor or a servo.
+    /// Channel `number`, of a drive motor if `drives`, otherwise of a servo.
     pub fn new(number: u8, drives: bool, period: Span, output: Box<dyn PulseOutput>) -> Channel {
         Channel { number, drives, period, output, held_ns: None }
     }
@@ -90,7 +90,7 @@ impl Pulses for PwmLines {
         self.channel(channel)?.hold(libm::round(pulse_us * 1e3) as u64)
     }
 
-    /// There is no chip in between that could forget its settings.
+    /// Nothing to renew: there is no chip in between that could forget its settings.
     fn renew(&mut self, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         Ok(())
     }

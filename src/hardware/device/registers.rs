@@ -9,16 +9,17 @@ use super::robot_hat::{PULSE, RobotHat};
 use crate::base::time::{Clock, Instant, Span};
 use crate::hardware::bus::I2c;
 
-/// Registers that are tracked: pulses (from 0x20) and both banks of timers (to 0x56).
+/// Number of registers that are tracked: pulses (from 0x20) and both banks of timers (to 0x56).
 const SLOTS: usize = 0x57 - PULSE as usize;
-/// A register older than this is written again before anything else, so that a robot whose controller lost
-/// its pulses stands still for at most half a second.
+/// A register that was last written this long ago is written again with the next command, however many there
+/// are, so that a robot whose controller lost its pulses stands still for at most half a second.
 pub const OLDEST: Span = Span::from_millis(500);
 /// From this age, registers are renewed a few at a time with each command, so that in steady state they never
 /// all fall due at once: 11 registers (the fullest board) take six commands, and 200 ms leave room for
 /// command rates as low as 30 a second.
 pub const RENEW_FROM: Span = Span::from_millis(300);
-/// Two more writes take 0.76 ms at 100 kHz: a command's own writes are not delayed by more than that.
+/// Maximum number of registers that are renewed early with one command: two more writes prolong it by 0.76 ms
+/// at 100 kHz.
 pub const RENEW_AT_ONCE: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +34,7 @@ struct Held {
 pub struct Registers {
     hat: RobotHat,
     held: [Option<Held>; SLOTS],
-    /// When it last acknowledged a write.
+    /// When the chip last acknowledged a write.
     answered: Instant,
 }
 
@@ -53,7 +54,7 @@ impl Registers {
         self.held = [None; SLOTS];
     }
 
-    /// Marks `register` as unknown; it should hold `value`.
+    /// Marks the contents of `register` as unknown; it is meant to hold `value`.
     pub fn doubt(&mut self, register: u8, value: u16) {
         if let Some(held) = self.slot(register) {
             *held = Some(Held { value, since: None });
@@ -188,8 +189,8 @@ mod tests {
         let clock = SimClock::new();
         let mut registers = registers();
         let mut i2c = FakeI2c::recording();
-        // Twice as many as the fullest board has, so half of them grow old before their turn, as if other
-        // registers were written in between.
+        // Twice as many registers as the fullest board has, so half of them wait longer for their turn than
+        // on any board, as if other registers were written in between.
         for register in 0x20..0x36 {
             registers.hold(register, 1, &mut i2c, &clock).unwrap();
         }

@@ -18,19 +18,19 @@ use crate::hardware::bus::{Gpio, I2c};
 pub const CHANNELS: u8 = 20;
 /// Timers of the largest revision.
 pub const TIMERS: u8 = 7;
-/// Counts in one period, for every timer: the library's value, and the maximum that represents a duty exactly
-/// in 12 bits, like everything else on this chip.
+/// Counts in one period, for every timer: the library's value, and the maximum with which a duty cycle still
+/// fits into 12 bits, like everything else on this chip.
 pub const PERIOD: u16 = 4095;
 
 /// First pulse register.
 pub const PULSE: u8 = 0x20;
 const FIRMWARE: u8 = 0x05;
-/// Prescaler and period of timers 0-3, then of timers 4-6.
+/// First prescaler and first period register of timers 0-3, then of timers 4-6.
 const PRESCALER: [u8; 2] = [0x40, 0x50];
 const RELOAD: [u8; 2] = [0x44, 0x54];
 
-/// The library's figures: low for 10 ms, high for 10 ms; then the robot's program gives the firmware 200 ms
-/// to start before it talks to it.
+/// The library's figures: low for 10 ms, high for 10 ms. The robot's program then gives the firmware 200 ms
+/// to start before the first transfer.
 pub const RESET_LOW: Span = Span::from_millis(10);
 const RESET_HIGH: Span = Span::from_millis(10);
 const SETTLE: Span = Span::from_millis(200);
@@ -146,11 +146,11 @@ impl RobotHat {
     /// Writes `frames` so that they arrive whole, whatever part of a frame the chip is waiting for: an
     /// aborted frame left it waiting for the first, second or third byte. Zeros complete the frame that it
     /// waits for; then the frames follow once for each of the three positions, and in the other two positions
-    /// their bytes arrive as writes to register 0. The vendor's library has nothing behind that register.
-    /// Afterwards the chip is at the same position as before.
+    /// their bytes arrive as writes to register 0, because the value of each frame is zero. The vendor's
+    /// library has nothing behind that register. Afterwards the chip is at the same position as before.
     ///
-    /// A write that was aborted before its last byte is completed, with at most its intended value. Stops at
-    /// the first fault, because a second broken frame would shift the rest.
+    /// The aborted write is completed with zeros, so with at most its intended value. Stops at the first
+    /// fault, because a second broken frame would shift the rest.
     pub fn write_at_any_place(&self, frames: &[[u8; 3]], i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         let mut say = |frame: [u8; 3]| self.write(frame[0], u16::from_be_bytes([frame[1], frame[2]]), i2c);
         say([0; 3])?;
@@ -236,7 +236,8 @@ mod tests {
         assert_eq!(hat.firmware(&mut i2c), Err(DeviceFault::DeadBytes { register: 0x05 }));
     }
 
-    /// A model of a chip that only counts bytes, in front of one that accepts whole frames.
+    /// The whole frames that a chip that only counts bytes takes from `written`, after the bytes `left_over`
+    /// of an aborted frame.
     fn arrived(left_over: &[u8], written: &[Vec<u8>]) -> Vec<[u8; 3]> {
         let bytes: Vec<u8> = left_over.iter().copied().chain(written.concat()).collect();
         let (frames, _) = bytes.as_chunks::<3>();
@@ -256,7 +257,7 @@ mod tests {
             assert!(broken[0] == 0 || *broken == [0x2E, left_over.get(1).copied().unwrap_or(0), 0]);
             assert!(rest.iter().all(|frame| frame[0] == 0 || stops.contains(frame)), "{rest:02x?}");
             let found = rest.iter().filter(|frame| frame[0] != 0).count();
-            assert_eq!(found, 2, "behind {left_over:02x?}: {rest:02x?}");
+            assert_eq!(found, 2, "after {left_over:02x?}: {rest:02x?}");
         }
     }
 

@@ -1,5 +1,5 @@
-//! A hobby servo: from a command to an angle, from an angle to a pulse. Writes nothing itself; the chip that
-//! makes the pulse converts it to counts.
+//! A hobby servo: converts a command to an angle, and an angle to a pulse length. Writes nothing itself; the
+//! driver of the chip that generates the pulse converts the length to counts.
 
 use crate::base::plan::MotorKind;
 use crate::base::units::Degrees;
@@ -9,7 +9,7 @@ pub const FRAME_HZ: f64 = 50.0;
 /// Pulse lengths at -90 and +90 degrees; linear in between.
 const PULSE_US: [f64; 2] = [500.0, 2500.0];
 
-/// Length of the pulse for `angle`, in microseconds; angles beyond +-90 degrees are limited to 90.
+/// Length of the pulse for `angle`, in microseconds; angles are limited to +-90 degrees.
 pub fn pulse_us(angle: Degrees) -> f64 {
     let [low, high] = PULSE_US;
     (low + (f64::from(angle.0) + 90.0) * (high - low) / 180.0).clamp(low, high)
@@ -33,8 +33,8 @@ impl Servo {
         Some(Servo { channel: pwm, min_deg, max_deg, offset_deg, mirrored })
     }
 
-    /// Angle of the part that the servo moves: 0 is straight (or the end nearest to it, if the range excludes
-    /// it), -1 and +1 are the ends, linear in between. NaN is straight.
+    /// Angle of the part that the servo moves. Command 0 is straight (or the end nearest to straight, if the
+    /// range excludes it), -1 and +1 are the ends, linear in between. NaN counts as 0.
     pub fn angle(&self, command: f32) -> Degrees {
         let straight = 0.0_f32.max(self.min_deg).min(self.max_deg);
         let command = if command.is_nan() { 0.0 } else { command.clamp(-1.0, 1.0) };

@@ -33,7 +33,7 @@ impl Number {
     }
 }
 
-/// Maps the error to a bus fault: such a file often has a bus behind it.
+/// Maps the error to a bus fault: to read such a file, the kernel often has to use a bus.
 fn fault(error: &Error) -> DeviceFault {
     let fault = match error.kind() {
         ErrorKind::NotFound => BusFault::Absent,
@@ -48,7 +48,7 @@ fn fault(error: &Error) -> DeviceFault {
     DeviceFault::Kernel { fault }
 }
 
-/// No such file exists.
+/// The fault if no such file exists.
 pub const ABSENT: DeviceFault = DeviceFault::Kernel { fault: BusFault::Absent };
 
 /// The entries of `folder`, by name; empty if it cannot be read.
@@ -59,7 +59,7 @@ pub fn entries(folder: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Whether the file at `path` contains `word`, ignoring line ends.
+/// Whether the file at `path` consists of `word`, ignoring white space at both ends.
 pub fn says(path: &Path, word: &str) -> bool {
     std::fs::read_to_string(path).is_ok_and(|text| text.trim() == word)
 }

@@ -5,8 +5,8 @@ use super::sysfs::{ABSENT, Number, entries, says};
 use super::{DeviceFault, Polled, Ports, Say};
 use std::path::{Path, PathBuf};
 
-/// The range that silicon survives, thousandths of a degree Celsius. A switched-off zone of a Jetson reads
-/// -256 degrees.
+/// Plausible temperatures (silicon does not survive others), thousandths of a degree Celsius. A switched-off
+/// zone of a Jetson reads -256 degrees.
 const POSSIBLE: std::ops::RangeInclusive<i64> = -60_000..=160_000;
 
 /// One zone.

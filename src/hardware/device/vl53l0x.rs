@@ -1,14 +1,14 @@
 //! VL53L0X time-of-flight ranger: metres. The vl53l0x crate sets it up (calibration, tuning, continuous
-//! ranging); this file reads it, because the crate does not read the status that comes with a range.
+//! ranging); this file reads the ranges, because the crate does not read the status that comes with each.
 //!
-//! With each range, the chip reports how it was obtained (ST UM2039 and its API,
-//! `VL53L0X_get_pal_range_status`). A range counts only with status "complete". "Nothing in range" counts as
-//! [`FARTHEST`] only when the phase check fails *and* the range is the chip's own mark for that. A weak
-//! signal, a wrapped target or a hardware fault never looks like free space.
+//! With each range, the chip reports a status (ST UM2039 and its API, `VL53L0X_get_pal_range_status`). A
+//! range is valid only with status "complete". "Nothing in range" is returned as [`FARTHEST`] only if the
+//! phase check fails *and* the range is the chip's own code for "no target". A weak signal, a wrapped target
+//! or a hardware fault never looks like free space.
 //!
-//! After power-on, all chips on one bus answer at 0x29. Each gets its own address in its set-up. If its
-//! shut-down line is wired, the chip is shut down first, and the lines of the other chips must keep them shut
-//! down until it is their turn (their initial level is low).
+//! After power-on, all chips on one bus answer at 0x29; the set-up gives each chip its own address. If its
+//! shut-down line is wired, the chip is shut down first. Meanwhile, the lines of the other chips must keep
+//! these shut down until their own set-up (the initial level of the lines is low).
 
 use super::adapter::Adapter;
 use super::polled::Report;
@@ -21,10 +21,10 @@ use crate::hardware::bus::I2c;
 use std::cell::Cell;
 use vl53l0x::{Error, VL53L0x as Driver};
 
-/// Its address after power-on.
+/// The chip's address after power-on.
 pub const FIRST_ADDRESS: u8 = 0x29;
-/// This is returned when nothing is in range: the distance at which the data sheet specifies that a white
-/// target is seen indoors in the default mode. Code that drives into unseen space must not rely on more.
+/// Returned when nothing is in range: the distance at which, according to the data sheet, a white target is
+/// detected indoors in the default mode. Code that drives into unseen space must not rely on more.
 pub const FARTHEST: Metres = Metres(1.2);
 
 const IDENTITY: u8 = 0xC0;
@@ -33,11 +33,12 @@ const INTERRUPT_CLEAR: u8 = 0x0B;
 /// Interrupt status, followed by the range status and, ten bytes on, the range in millimetres.
 const RESULT: u8 = 0x13;
 const RESULT_BYTES: usize = 13;
-/// A range of at least this many millimetres is the chip's mark for "no target".
+/// A range of at least this many millimetres is the chip's code for "no target".
 const NO_TARGET_MM: u16 = 8190;
 
-/// Duration of the shut-down (the data sheet states no minimum), then of the boot (at most 1.2 ms).
+/// Duration of the shut-down; the data sheet states no minimum.
 const SHUT_DOWN: Span = Span::from_millis(1);
+/// Wait for the boot, which takes at most 1.2 ms.
 const BOOT: Span = Span::from_millis(2);
 /// The set-up takes about 100 transfers and two calibrations of some milliseconds: 60 ms at 100 kHz. The
 /// driver's own time limits are tens of seconds. This limit is for a set-up in one go; a set-up in steps has
@@ -111,10 +112,10 @@ impl Vl53l0x {
     }
 }
 
-/// The meaning of status and range together.
+/// The distance, from the range and its status.
 fn metres(status: u8, millimetres: u16) -> Result<f32, DeviceFault> {
     const COMPLETE: u8 = 11;
-    /// Phase out of bounds, found by either of two checks.
+    /// Phase out of bounds, according to one of the chip's two phase checks.
     const NO_PHASE: [u8; 2] = [6, 9];
     let register = RESULT + 1;
     match (status & 0x78) >> 3 {
@@ -124,20 +125,21 @@ fn metres(status: u8, millimetres: u16) -> Result<f32, DeviceFault> {
     }
 }
 
-/// The driver shifts and divides by these answers: values that such a chip cannot return must not reach it.
+/// Whether the chip can return this answer. The driver uses answers as shift counts and divisors, so an
+/// impossible one must not reach it.
 fn plausible(register: u8, answer: &[u8]) -> bool {
     match (register, answer) {
-        // Laser periods: an even number of clocks from 8 to 18, halved, minus one.
+        // Laser pulse periods: an even number of clocks from 8 to 18, encoded as half of it minus one.
         (0x50 | 0x70, [halved]) => (3..=8).contains(halved),
-        // Timeouts: mantissa and exponent of 16 bits.
+        // Timeouts: exponent and mantissa, a byte each; with a larger exponent, the value exceeds 16 bits.
         (0x51 | 0x71, [exponent, _]) => *exponent <= 8,
         (0x46, [macro_periods]) => *macro_periods < 0xFF,
         _ => true,
     }
 }
 
-/// The driver subtracts the pre-range's timeout from that of the final range, which includes both; it reads
-/// them in this order.
+/// Whether the final-range timeout is at least the pre-range timeout, which it includes. The driver reads the
+/// pre-range timeout first, and subtracts it from the final-range timeout.
 fn holds_both(pre_range: &Cell<u16>, register: u8, answer: &[u8]) -> bool {
     let macro_periods = |exponent: u8, mantissa: u8| (u16::from(mantissa) << exponent.min(8)) + 1;
     match (register, answer) {
@@ -149,8 +151,8 @@ fn holds_both(pre_range: &Cell<u16>, register: u8, answer: &[u8]) -> bool {
 }
 
 impl Polled for Vl53l0x {
-    /// Shuts it down and starts it again, gives it its address, calibrates it and starts ranging; takes 0.1
-    /// s.
+    /// Shuts the chip down and starts it again (if its shut-down line is wired), gives it its address,
+    /// calibrates it and starts ranging. Takes about 60 ms at 100 kHz.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.power_cycle(ports)?;
         self.take_address(ports.i2c)?;
@@ -210,7 +212,7 @@ mod tests {
             |status, mm| Bench::new().poll(&mut Vl53l0x::new(0x30, None), &mut reading(4, status, mm)).0[0].1;
         let refused = Err(DeviceFault::Impossible { register: 0x14 });
         assert_eq!(said(11, 417), Ok(0.417));
-        assert_eq!(said(11, 8190), refused, "a complete range contradicts the no-target mark");
+        assert_eq!(said(11, 8190), refused, "status \"complete\" contradicts the code for no target");
         assert_eq!([said(9, 8190), said(6, 8191)], [Ok(1.2), Ok(1.2)]);
         assert_eq!(said(9, 350), refused, "a wrapped target looks near");
         for status in (0..16).filter(|status| ![6, 9, 11].contains(status)) {
@@ -250,7 +252,7 @@ mod tests {
         assert_eq!((outcome, sets), (Ok(()), vec![(7, false), (7, true)]));
         assert_eq!((chip.address, chip.registers[0]), (0x30, 0x02), "back to back");
         assert!(chip.transfers < 300, "{} transfers", chip.transfers);
-        // Again, without a line: it already answers at its address.
+        // Again, without a line: the chip already answers at its address.
         let (again, _) = set_up(&mut chip, &mut Vl53l0x::new(0x30, None));
         assert_eq!((again, chip.address), (Ok(()), 0x30));
     }
@@ -270,7 +272,7 @@ mod tests {
         for period in [0x7F, 0xFF] {
             assert!(!plausible(0x70, &[period]) && !plausible(0x50, &[period]));
         }
-        // A final range that is shorter than its own pre-range: the driver would underflow.
+        // A final-range timeout shorter than the pre-range timeout: the driver's subtraction would underflow.
         let mut short = Chip::new(clock());
         short.settled = vec![(0x71, 0), (0x72, 0x10)];
         let impossible = DeviceFault::Impossible { register: 0x71 };

@@ -1,8 +1,8 @@
-//! The figures of a Jetson's GPU from sysfs: the files that sensors of a board may also read, and the power
-//! of the supply rail that feeds the GPU. Not tested on a Jetson yet.
+//! The figures of a Jetson's GPU from sysfs: the files that a board's sensors may also read, and the power of
+//! the supply rail that feeds the GPU. Not tested on a Jetson yet.
 //!
-//! Names of zones and rails as the jetson_stats project reads them; files of the rails as in the kernel's
-//! Documentation/hwmon/ina3221.
+//! The names of zones and rails are those that the jetson_stats project reads; the files of the rails are
+//! described in the kernel's Documentation/hwmon/ina3221.
 
 use super::GpuFigures;
 use crate::base::plan::GpuQuantity;
@@ -14,16 +14,17 @@ use crate::hardware::device::thermal::Thermal;
 use crate::hardware::device::{Polled, Ports};
 use std::path::Path;
 
-/// The GPU's thermal zone, newest release first.
+/// Names of the GPU's thermal zone; the name in the newest release first.
 const ZONES: [&str; 2] = ["gpu-thermal", "GPU-therm"];
-/// The monitor of the rails.
+/// Name of the chip that measures the rails.
 const MONITOR: &str = "ina3221";
-/// The rail that feeds the GPU: on AGX modules, on NX and Nano modules, and on older modules.
+/// Names of the rail that feeds the GPU: on AGX modules, on NX and Nano modules, and (the last two) on older
+/// modules.
 const RAILS: [&str; 4] = ["VDD_GPU_SOC", "VDD_CPU_GPU_CV", "VDD_GPU", "GPU"];
-/// Watts in a millivolt times a milliampere.
+/// 1 mV times 1 mA, in watts.
 const WATTS: f32 = 1e-6;
 
-/// The sources that were found; each is read again every time.
+/// The sources that were found; every call of `read` reads each of them again.
 pub(super) struct Jetson {
     load: Option<GpuSysfs>,
     clock: Option<GpuSysfs>,

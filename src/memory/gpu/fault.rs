@@ -16,7 +16,7 @@ pub enum Unfit {
         /// Numbers in the transform of such a row.
         needed: usize,
     },
-    /// The GPU has less memory than the rows would take.
+    /// The GPU has less free memory than the rows would take.
     Memory {
         /// Bytes that they would take.
         wanted: usize,
@@ -27,7 +27,7 @@ pub enum Unfit {
     Limit {
         /// Bytes that they would take.
         wanted: usize,
-        /// Bytes of the GPU.
+        /// Total memory of the GPU in bytes.
         limit: usize,
     },
     /// The driver reports an error.
@@ -40,7 +40,7 @@ impl fmt::Display for Unfit {
             Unfit::Absent(absence) => absence.fmt(f),
             Unfit::Length { d, needed } => write!(
                 f,
-                "rows of {d} numbers need a transform of {needed}, and what a block of a GPU shares holds {}; \
+                "rows of {d} numbers need a transform of {needed}; a GPU block's shared memory holds {}; \
                  a power of two, or at most {}, would do",
                 super::LONGEST,
                 super::LONGEST / 2
@@ -63,12 +63,12 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// Why an operation was not done. The output is unchanged.
+/// Why an operation was not done. The output is unchanged, but a search may have cleared its list of matches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GpuWorkspaceFault {
     /// The request itself is wrong, on any device.
     Preference(Fault),
-    /// The driver reports an error, or the device has failed; if it is lost, the GPU cannot be used any more.
+    /// The driver reports an error, or the device has failed. A lost device cannot be used any more.
     Gpu(GpuError),
     /// The operation did not finish in time; the GPU cannot be used any more.
     Late,
@@ -79,7 +79,7 @@ impl fmt::Display for GpuWorkspaceFault {
         match self {
             GpuWorkspaceFault::Preference(fault) => fault.fmt(f),
             GpuWorkspaceFault::Gpu(error) => error.fmt(f),
-            GpuWorkspaceFault::Late => f.write_str("the GPU does not finish its work"),
+            GpuWorkspaceFault::Late => f.write_str("the GPU did not finish its work in time"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The tables for the kernels, as `kernels/memory.cuh` defines them, and the memory layout on the GPU. It
-//! only computes bytes and copies nothing.
+//! The tables for the kernels, as `kernels/memory.cuh` defines them, and the memory layout on the GPU. This
+//! module only computes bytes and copies nothing.
 
 use super::Room;
 use crate::memory::dim::Dim;
@@ -10,18 +10,19 @@ use std::ops::Range;
 
 /// Buffers begin at multiples of this, as the driver's own allocations do.
 const ALIGNMENT: usize = 256;
-/// Size of a number in bytes; the next constant is the size of an address or a key.
+/// Size of a number in bytes.
 pub const F32: usize = size_of::<f32>();
+/// Size of an address or a key in bytes.
 const WORD: usize = size_of::<u64>();
 
 /// Addresses in a sheet; the task follows at `TASK_AT`.
 const ADDRESSES: usize = 10;
 const TASK_AT: usize = 128;
 const TASK_WORDS: usize = 8;
-/// Bytes of sheet and task, copied as one.
+/// Bytes of sheet and task, which are copied together.
 pub const SHEET: usize = TASK_AT + TASK_WORDS * size_of::<u32>();
 
-/// Maximum blocks of a scan: each multiprocessor of the largest GPU has eight.
+/// Maximum blocks of a scan: eight for each of 128 multiprocessors. Larger GPUs get no more.
 pub const MOST_BLOCKS: usize = 1024;
 
 /// A range of bytes of the pool.
@@ -52,11 +53,11 @@ pub struct Layout {
     pub leaves: PoolRange,
     /// Rows of a store.
     pub store: PoolRange,
-    /// 1 over their lengths.
+    /// 1 over the length of each row of the store.
     pub inverse: PoolRange,
-    /// Best of each block.
+    /// Best keys of each block, for each query.
     pub found: PoolRange,
-    /// Best of each query.
+    /// Best keys of each query.
     pub best: PoolRange,
     /// Total size.
     pub bytes: usize,
@@ -170,7 +171,7 @@ pub fn read_numbers(from: &[u8], numbers: &mut [f32]) {
     }
 }
 
-/// The cosine and the row of a key of `kernels/memory.cu`; `None`: no row.
+/// The row and the cosine in a key of `kernels/memory.cu`; `None`: no row.
 pub fn match_of(key: u64) -> Option<(u32, f32)> {
     if key == 0 {
         return None;
@@ -180,7 +181,7 @@ pub fn match_of(key: u64) -> Option<(u32, f32)> {
     Some((!(key as u32), f32::from_bits(bits)))
 }
 
-/// The keys of a range of bytes.
+/// The keys in `bytes`; `range` counts keys.
 pub fn keys(bytes: &[u8], range: Range<usize>) -> impl Iterator<Item = u64> + '_ {
     let all = bytes.as_chunks::<WORD>().0;
     all.get(range).unwrap_or_default().iter().map(|key| u64::from_le_bytes(*key))

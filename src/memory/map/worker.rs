@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Capacity of the ring from the trace to the map, in slots: ten seconds at 100 Hz. Slots that do not fit are
-/// counted.
+/// dropped and counted.
 const RING: usize = 1024;
 
-/// The trace's end of the ring to the map.
+/// The sending end of the ring, for the thread that reads the trace.
 pub struct Feed {
     ring: rtrb::Producer<Scene>,
     by: heapless::Vec<usize, MOST_THINGS>,
@@ -59,11 +59,11 @@ pub struct MapWorker {
     recollection: Recollection,
     outlet: Outlet,
     period: Span,
-    /// The last failure, so that it is logged once.
+    /// The last failure; a repetition of it is not logged.
     fault: Option<Fault>,
 }
 
-/// Splits a map into its worker, the trace's end and the handle for queries.
+/// Splits a map into its worker, the feed for the thread that reads the trace, and the handle for queries.
 pub fn feed(map: Map, outlet: Outlet, period: Span) -> (MapWorker, Feed, Recollection) {
     let (ring, scenes) = rtrb::RingBuffer::new(RING);
     let dropped = Arc::new(AtomicU64::new(0));
@@ -80,7 +80,7 @@ impl MapWorker {
             map.take(&scene)?;
             newest = Some(scene.slot);
         }
-        // No new slot: no new reading, so the tick's last one ages.
+        // Without a new slot, there is no new reading, so the last reading in the tick ages.
         let Some(stamp) = newest else { return Ok(()) };
         for thing in 0..map.things().count() {
             let value = Ok(map.likeness_here(thing)?);

@@ -1,5 +1,5 @@
-//! Calculates whether one more robot can be served in time, before it has an engine. Each robot needs the
-//! 99th percentile of its cycle time once per period; together they must fit the threads with a margin.
+//! Calculates whether one more robot can be served in time. Each robot needs the 99th percentile of its cycle
+//! time once per period; the threads must have enough time for all robots together, with a margin.
 
 use crate::base::time::Span;
 use std::fmt;
@@ -11,7 +11,7 @@ const USABLE_PERCENT: u64 = 80;
 /// The compute time that a robot needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// 99th percentile of the time that its cycle occupies a thread.
+    /// 99th percentile of the time for which one of its cycles occupies a thread.
     pub cycle: Span,
     /// Time between two cycles.
     pub period: Span,
@@ -38,7 +38,7 @@ impl fmt::Display for Overload {
         let Overload { demand, robots, needed, usable, threads } = self;
         write!(
             f,
-            "the brain computes a cycle in {:.2} ms; {robots} robots need {:.1} ms of each {:.1} ms, and \
+            "the brain computes a cycle in {:.2} ms; {robots} robots need {:.1} ms every {:.1} ms, and \
              {threads} threads have {:.1} ms for them",
             ms(demand.cycle),
             ms(*needed),
@@ -48,8 +48,8 @@ impl fmt::Display for Overload {
     }
 }
 
-/// Refuses `joining` if `threads` threads cannot compute it in time together with the robots that are
-/// `present`.
+/// Refuses the robot `joining` if `threads` threads do not have enough time for it and for the robots that
+/// are already `present`.
 pub fn admit(threads: usize, present: impl Iterator<Item = Demand>, joining: Demand) -> Result<(), Overload> {
     let period = joining.period;
     let share = |demand: Demand| {
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn as_many_robots_join_as_fit_with_the_margin() {
-        // Each needs 0.4 ms of each 20 ms; two threads have 32 ms for them, enough for 80 robots.
+        // Each robot needs 0.4 ms every 20 ms; in that time, two threads have 32 ms, enough for 80 robots.
         let mut present = Vec::new();
         while admit(2, present.iter().copied(), demand(400, 20)).is_ok() {
             present.push(demand(400, 20));
@@ -93,8 +93,8 @@ mod tests {
     fn a_refusal_contains_the_figures() {
         let present = vec![demand(4_200, 50); 19];
         let refusal = admit(2, present.into_iter(), demand(4_200, 50)).unwrap_err();
-        let said = "the brain computes a cycle in 4.20 ms; 20 robots need 84.0 ms of each 50.0 ms, and 2 threads \
-                    have 80.0 ms for them";
+        let said = "the brain computes a cycle in 4.20 ms; 20 robots need 84.0 ms every 50.0 ms, and 2 \
+                    threads have 80.0 ms for them";
         assert_eq!(refusal.to_string(), said);
     }
 

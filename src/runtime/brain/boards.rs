@@ -13,11 +13,11 @@ use std::sync::{Arc, OnceLock};
 
 /// A board that robots may join with.
 pub struct ServedBoard {
-    /// The board, with the engine of this brain.
+    /// The board, with the engine kind that this brain uses.
     pub board: Board,
     /// Digest of its effective values.
     pub digest: [u8; 32],
-    /// The expected join of its robots, apart from their names.
+    /// The join request that its robots must send, apart from their names.
     pub expected: Join,
     cycle: OnceLock<Span>,
     #[cfg(test)]
@@ -25,12 +25,12 @@ pub struct ServedBoard {
 }
 
 impl ServedBoard {
-    /// `board` with its digest, computed by `engine`.
+    /// `board` and its `digest`; `engine` computes the fields of its robots.
     pub fn new(mut board: Board, digest: [u8; 32], engine: EngineKind) -> Arc<ServedBoard> {
         let expected = Join::of("", &board, digest);
         board.field.engine = engine;
-        // Each robot is computed by a single thread, so that the other threads serve other robots. The
-        // results are the same bit for bit.
+        // A single thread computes each robot's field, so that the other threads can serve other robots. The
+        // number of threads does not change a bit of the results.
         board.field.threads = 1;
         board.field.cpus = Vec::new();
         Arc::new(ServedBoard {
@@ -70,13 +70,13 @@ impl ServedBoard {
         self.readout.set(readout).expect("not stated yet");
     }
 
-    /// The read-out set by [`ServedBoard::starts_with`], for a robot that `begins` at rest.
+    /// The read-out set by [`ServedBoard::starts_with`], if the robot `begins` at rest.
     #[cfg(test)]
     pub(super) fn tried_readout(&self, begins: bool) -> Option<Readout> {
         self.readout.get().filter(|_| begins).cloned()
     }
 
-    /// Opens the GPU for another robot; `None`: the CPU computes.
+    /// Opens the GPU for another robot; `None`: the CPU computes its field.
     pub(super) fn device(&self) -> Result<Option<Open>, NoDevice> {
         match device::find(&self.board.field, Arc::new(Watch::default())) {
             Ok(open) => Ok(Some(open)),

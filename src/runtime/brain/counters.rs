@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Longer times are recorded as this value, in ns: ten seconds, more than any deadline.
 const LONGEST_NS: u64 = 10_000_000_000;
-/// Digits of a percentile: two keep a histogram below 30 kB per robot.
+/// Significant digits of a percentile: with two, each of a robot's four histograms takes less than 30 kB.
 const DIGITS: u8 = 2;
 
 /// Counters and times of one robot.
@@ -22,9 +22,9 @@ pub struct Counters {
     pub late: u64,
     /// Requests that were replaced by a newer one before they were served.
     pub replaced: u64,
-    /// Requests with a value out of range, or of the wrong size.
+    /// Requests of the wrong size, or with a value out of range.
     pub refused: u64,
-    /// Requests that failed because the engine failed.
+    /// Requests without a result because the engine failed or was not ready.
     pub failed: u64,
     busy: Histogram<u64>,
     computed: Histogram<u64>,
@@ -53,7 +53,7 @@ pub struct RobotRow {
     pub name: String,
     /// Name of its board.
     pub board: String,
-    /// What computes the robot's field, and why; `None`: its engine is being opened.
+    /// What computes the robot's field, and why; `None`: the robot has no engine at the moment.
     pub engine: Option<String>,
     /// Seconds since it joined.
     pub joined_s: f64,
@@ -73,11 +73,11 @@ pub struct RobotRow {
     pub refused: u64,
     /// See [`Counters::failed`].
     pub failed: u64,
-    /// Compute time; `None`: nothing was computed.
+    /// Compute time; `None`: no cycle has been computed yet.
     pub computed_us: Option<Figures>,
     /// Time that requests waited before they were computed.
     pub waited_us: Option<Figures>,
-    /// Time left before the deadline in 99 of 100 cycles, in microseconds.
+    /// The least time left before the deadline in 99 of 100 cycles (the 1st percentile), in microseconds.
     pub margin_us: Option<f64>,
 }
 

@@ -22,16 +22,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a robot's brain is saved: a crash of the machine loses at most this much, and 64 robots share a
-/// disk.
+/// How often a robot's brain is saved. A crash of the machine loses at most this much; more often would be
+/// too much for a disk that 64 robots share.
 const SAVE_EVERY: Span = Span::from_millis(30_000);
-/// Longest wait for a robot's last snapshot.
+/// Longest wait for a buffer for a robot's last snapshot, and then for the snapshot to be written.
 const LAST_SNAPSHOT: Duration = Duration::from_secs(3);
 /// Cycles before the measured ones: the first cycles touch memory and fill caches.
 const WARM_UP: u64 = 16;
-/// Cycles that are measured. The second longest counts, because the longest is blamed on the machine.
+/// Number of measured cycles. The second longest counts; the longest is blamed on the rest of the machine.
 const MEASURED: u64 = 100;
-/// Longest measurement: a cycle of a large field takes tens of milliseconds.
+/// Time limit of the measurement, because a cycle of a large field takes tens of milliseconds.
 const LONGEST_MEASUREMENT: Span = Span::from_millis(2_000);
 
 /// Why a robot gets no engine.
@@ -52,7 +52,7 @@ pub enum Unopened {
     Brain(BrainError),
     /// The thread that writes its snapshots cannot be started.
     Thread(std::io::Error),
-    /// Building it panicked.
+    /// Building the engine panicked.
     Panicked,
 }
 
@@ -99,8 +99,8 @@ pub struct Computed {
     pub busy: Span,
 }
 
-/// Measures how long a thread is kept from other work. It counts CPU time, so that another program that takes
-/// the core for a while does not make cycles look longer and keep robots from joining.
+/// Measures how long a cycle occupies its thread. It counts CPU time: otherwise, another program that takes
+/// the core for a while would make cycles look longer and keep robots from joining.
 struct Busy {
     /// `None`: a device computes or time is virtual, so elapsed time counts.
     processor: Option<Span>,
@@ -119,12 +119,12 @@ impl Busy {
 }
 
 impl EngineOpener {
-    /// Opens the engine of a robot of `board` that starts at rest and whose brain is not saved.
+    /// An opener for a robot of `board` that starts at rest and whose brain is not saved.
     pub fn at_rest(board: Arc<ServedBoard>) -> EngineOpener {
         EngineOpener { board, snapshot: None, around: None }
     }
 
-    /// Opens the engine of a robot of `board` whose brain is saved in the file at `snapshot`, if given.
+    /// An opener for a robot of `board` whose brain is read from and saved to the file `snapshot`, if given.
     pub fn kept_at(board: Arc<ServedBoard>, snapshot: Option<PathBuf>) -> EngineOpener {
         EngineOpener { board, snapshot, around: None }
     }
@@ -143,7 +143,7 @@ impl EngineOpener {
 
     /// Opens the engine. This allocates memory, reads a file and may take seconds.
     pub fn open(self, clock: Arc<dyn Clock>) -> Result<RobotEngine, Unopened> {
-        // After a panic, nothing of the half-made engine is used.
+        // After a panic, no part of the half-built engine is used.
         catch_unwind(AssertUnwindSafe(|| self.open_or_panic(clock))).unwrap_or(Err(Unopened::Panicked))
     }
 
@@ -230,7 +230,8 @@ impl RobotEngine {
         Some(writer.end(LAST_SNAPSHOT))
     }
 
-    /// Runs cycles at the best quality and returns the 99th percentile of the time that they keep a thread.
+    /// Runs cycles at the best quality; returns the 99th percentile of the time for which one occupies its
+    /// thread.
     pub(super) fn measure(&mut self, clock: &dyn Clock) -> Span {
         let mut longest = [Span::ZERO; 2];
         let until = clock.now() + LONGEST_MEASUREMENT;

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often engines are maintained and the end flag is checked.
+/// How often failed engines are reopened, silent robots are parked, and the end flag is checked.
 const MAINTAIN_EVERY: Span = Span::from_millis(100);
 
 const _: () = assert!(REQUEST_BYTES <= PAYLOAD_MOST);
@@ -66,7 +66,7 @@ pub struct EmBrainStatus {
     pub actions: u64,
     /// Frames that were answered with an error.
     pub errors: u64,
-    /// Clients that were disconnected because they were silent, slow or sent invalid frames.
+    /// Clients that were disconnected because they were silent or slow, or sent invalid frames.
     pub let_go: u64,
 }
 
@@ -96,7 +96,7 @@ impl Network {
     ///
     /// # Errors
     ///
-    /// If the socket refuses its settings.
+    /// If the socket's read timeout cannot be set.
     pub fn serve(&self, ends: &AtomicBool) -> io::Result<()> {
         self.socket.set_read_timeout(Some(Duration::from_nanos(MAINTAIN_EVERY.as_nanos())))?;
         // One extra byte, to detect a datagram that is too long.
@@ -107,7 +107,7 @@ impl Network {
             let now = MonotonicClock.now();
             if let Ok((length, from)) = received {
                 self.take(&datagram[..length], from, now);
-            } // Otherwise it timed out, was interrupted, or an old answer met a closed port: go on.
+            } // Otherwise: a timeout, a signal, or the report that an old answer met a closed port; go on.
             if now.since(maintained_at) >= MAINTAIN_EVERY {
                 maintained_at = now;
                 self.maintain(now);
@@ -175,7 +175,7 @@ impl Outlet for Network {
     }
 
     fn tell(&self, event: Event) {
-        let _ = self.events.send(event); // fails only at the end, when nobody listens
+        let _ = self.events.send(event); // fails only at the end, when the receiver is gone
     }
 }
 

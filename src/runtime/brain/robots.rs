@@ -1,6 +1,6 @@
 //! The table of a brain's robots: their engines, requests and counters. It has no sockets or threads, and the
-//! caller passes the time. When a robot joins, its engine is opened elsewhere and installed here. Its
-//! requests wait here until a thread takes a request with the engine, computes, and returns the engine.
+//! caller passes the current time. When a robot joins, its engine is opened elsewhere and installed here. Its
+//! requests wait here until a thread takes a request and the engine, computes, and returns the engine.
 
 use super::admission::{Demand, Overload, admit};
 use super::boards::ServedBoard;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// A robot that was silent for this long is parked: its brain is saved and its engine dropped. A network
 /// switch or a small computer restarts faster than this, so a robot that reboots still finds its engine.
 pub const PARKED_AFTER: Span = Span::from_millis(60_000);
-/// Pause before a failed engine is opened again; it doubles with each failure in a row.
+/// Pause before a failed engine is opened again; it doubles with each consecutive failure.
 const FIRST_PAUSE: Span = Span::from_millis(500);
 /// The longest such pause.
 const LONGEST_PAUSE: Span = Span::from_millis(30_000);
@@ -52,7 +52,7 @@ pub enum Refusal {
     Overload(Overload),
     /// Its engine cannot be opened.
     Unopened(Unopened),
-    /// The robot is served with another board at this moment: its engine is computing or being opened.
+    /// The robot is still served with another board or rate: its engine is computing or being opened.
     Busy,
 }
 
@@ -67,7 +67,7 @@ impl fmt::Display for Refusal {
             Refusal::Full(most) => write!(f, "{most} robots have joined, and the brain takes at most {most}"),
             Refusal::Overload(overload) => overload.fmt(f),
             Refusal::Unopened(why) => why.fmt(f),
-            Refusal::Busy => f.write_str("the robot is served with another board at this moment; join again"),
+            Refusal::Busy => f.write_str("the robot is still served with another board or rate; join again"),
         }
     }
 }
@@ -80,15 +80,15 @@ pub enum Joined {
     Ready(RobotId),
     /// The engine must be opened and installed.
     Opens(RobotId, EngineOpener),
-    /// The engine is already being opened.
+    /// The engine is already being opened, or has failed and will be opened again.
     Waits(RobotId),
 }
 
-/// Slow work, which is done outside of the table.
+/// Slow work, which is done outside the table.
 pub enum Chore {
     /// Open the engine of a robot and install it.
     Open(RobotId, EngineOpener),
-    /// Let the engine of a silent robot write its snapshot and end.
+    /// Let a robot's engine write its snapshot and end: the robot is silent, or the brain ends.
     Park {
         /// Name of the robot.
         name: String,
@@ -128,7 +128,8 @@ pub enum Arrival {
     Waits,
     /// Answer it at once with this.
     Answer(CycleAnswer),
-    /// The request is dropped, because the robot is unknown or the request cannot be answered.
+    /// The request is dropped, because the robot is unknown, or because the request has the wrong length or
+    /// version, so that its cycle is unknown.
     Dropped,
 }
 
@@ -206,8 +207,8 @@ impl Robots {
         Ok(Joined::Opens(id, opener))
     }
 
-    /// Installs the opened engine of `id`. On an error the robot is refused and removed, unless it has
-    /// computed before: then its engine is opened again later.
+    /// Installs the opened engine of `id`. On an error the robot is refused and removed, unless its
+    /// engine had failed before: then the robot stays, and its engine is opened again later.
     pub fn install(
         &mut self,
         id: RobotId,
@@ -224,7 +225,7 @@ impl Robots {
         let engine = match fits.and(opened.map_err(Refusal::Unopened)) {
             Ok(engine) => engine,
             Err(refusal) => {
-                // A robot that has computed before tries again; a new one is refused.
+                // For a robot whose engine has failed before, try again later; a new robot is refused.
                 match self.robots.get_mut(&id) {
                     Some(robot) if robot.failures > 0 => robot.fail(now),
                     _ => _ = self.robots.remove(&id),
@@ -241,7 +242,7 @@ impl Robots {
         Ok(name)
     }
 
-    /// Checks whether the other robots leave enough time for `demand` of robot `id`.
+    /// Checks whether the other robots leave enough time for `demand` of robot `id`; `None`: a new robot.
     fn admit(&self, id: Option<RobotId>, demand: Demand) -> Result<(), Refusal> {
         let others = self.robots.iter().filter(|(other, _)| Some(**other) != id);
         let present = others.filter_map(|(_, robot)| {
@@ -342,7 +343,7 @@ impl Robots {
         chores
     }
 
-    /// Parks every robot whose engine is not in use, at the end.
+    /// Removes all robots, at the end; returns a chore for each engine that is ready, to park it.
     pub fn end(&mut self, now: Instant) -> Vec<Chore> {
         let all: Vec<RobotId> = self.robots.keys().copied().collect();
         all.into_iter().filter_map(|id| self.park(id, now)).collect()
@@ -415,7 +416,7 @@ impl Robot {
         }
     }
 
-    /// Drops its engine, which is opened again after a pause.
+    /// Drops the engine; it is opened again after a pause.
     fn fail(&mut self, now: Instant) {
         if now.since(self.failed_at) > FORGIVEN {
             self.failures = 0;

@@ -1,7 +1,7 @@
-//! Which robot's request the brain serves next: pure functions of times. The earliest deadline comes first; a
-//! request whose deadline has passed is answered without computing; a newer request of a robot replaces the
-//! one that waits. However fast a robot sends, it is served no faster than the rate it joined with, so a
-//! flood does not take compute time from the other robots.
+//! Decides which robot's request the brain serves next; callers pass the current time. The earliest deadline
+//! comes first; a request whose deadline has passed is answered without computing; a newer request of a robot
+//! replaces the one that waits. However fast a robot sends, it is served no faster than the rate it joined
+//! with, so a flood does not take compute time from the other robots.
 
 use super::robots::RobotId;
 use crate::base::time::{Instant, Span};
@@ -10,8 +10,8 @@ use crate::field::remote::message::CycleRequest;
 /// Cycles by which a robot may be ahead of its rate: after a network stall, several requests arrive at once,
 /// and the newest of them is worth computing.
 const BURST: u64 = 2;
-/// How much faster a robot's clock may be than the brain's, in percent: a crystal's error is a hundredth of
-/// that.
+/// How much faster a robot's clock may be than the brain's, in percent; the error of a crystal oscillator is
+/// about a hundredth of that.
 const FASTER_PERCENT: u64 = 1;
 
 /// A waiting request.
@@ -37,7 +37,7 @@ pub struct Queue {
     /// A thread is computing for the robot.
     running: bool,
     period: Span,
-    /// When its next cycle would be due at exactly its rate.
+    /// When the robot's next cycle would be due if the robot sent exactly at its highest rate.
     on_time: Instant,
 }
 
@@ -58,7 +58,7 @@ impl Queue {
         Queue { pending: None, running: false, period, on_time: Instant::ZERO }
     }
 
-    /// Makes `pending` the waiting request; returns whether an older one was never served.
+    /// Makes `pending` the waiting request; returns whether it replaces an older one.
     pub fn offer(&mut self, pending: Pending) -> bool {
         self.pending.replace(pending).is_some()
     }
@@ -88,7 +88,7 @@ impl Queue {
         self.running
     }
 
-    /// When its rate allows the next cycle.
+    /// The earliest time at which the robot's rate allows the next cycle.
     fn allowed_at(&self) -> Instant {
         self.on_time - self.period.times(BURST)
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_robot_that_keeps_its_rate_is_never_delayed() {
         let mut all = robots(1);
-        // Two requests are late, each shortly before the next.
+        // Two requests are late: at 45 ms instead of 40, and at 99 instead of 80, just before the next one.
         for ms in [0, 20, 45, 60, 99, 100, 120, 140, 160] {
             all.get_mut(&RobotId(0)).unwrap().offer(pending(ms, ms, 15));
             assert_eq!(next(&all, ms), Choice::Compute(RobotId(0)), "at {ms} ms");

@@ -20,8 +20,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Maximum number of sessions that a robot was offered but has not used: each answered attempt to join offers
-/// one, and the answer may be lost.
+/// Maximum number of sessions that a robot was offered but has not used: each answer to a join offers one,
+/// and the answer may be lost.
 const OFFERED_MOST: usize = 4;
 
 /// Why a robot may not join.
@@ -34,7 +34,7 @@ pub enum JoinRefusal {
         /// The name in its key.
         key: String,
     },
-    /// The brain does not know the format of its join.
+    /// The brain cannot read its join request.
     Format(String),
     /// The brain has no board with this name.
     Board {
@@ -95,7 +95,7 @@ struct ActiveSession {
     peer: SocketAddr,
 }
 
-/// What is known about a robot that has proved its key.
+/// What is known about a robot that has proved that it has its key.
 #[derive(Default)]
 struct KnownRobot {
     robot: Option<RobotId>,
@@ -113,8 +113,8 @@ struct KnownRobot {
 pub struct Sessions {
     keys: Keys,
     boards: Vec<Arc<ServedBoard>>,
-    /// One entry for each name that was proved by a key, so at most one for each key. Entries are never
-    /// removed.
+    /// One entry for each robot that has proved that it has its key, so at most one for each key. Entries are
+    /// never removed.
     known: Vec<KnownRobot>,
     by_name: HashMap<String, Index>,
     by_robot: HashMap<RobotId, Index>,
@@ -200,7 +200,7 @@ impl Sessions {
         let key = self.keys.get(&id).ok_or(Dropped::UnknownKey)?.clone();
         self.check_limits.admit(from.ip(), now)?;
         let (join, pending) = accept(&key, datagram)?;
-        // The message is authentic now: it comes from the robot, or is a replay of the robot's message.
+        // The message is authentic: it comes from the robot, or it replays one of the robot's messages.
         let index = self.index_of(&key.robot);
         self.known[index].limits.admit(datagram, from.ip(), now)?;
         let refuse = |why: JoinRefusal, pending: Pending| {
@@ -230,7 +230,7 @@ impl Sessions {
         }
     }
 
-    /// The entry of the robot with this name; creates it if it is new.
+    /// Index of the robot with this name; adds an entry for a new name.
     fn index_of(&mut self, name: &str) -> Index {
         if let Some(index) = self.by_name.get(name) {
             return *index;
@@ -260,7 +260,7 @@ impl Sessions {
         self.by_robot.insert(robot, index);
     }
 
-    /// The brain's board for this robot, and the robot's join.
+    /// The brain's board for this robot, and the robot's join request.
     fn board_of(
         &self,
         key: &Key,

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 /// Default path of the status socket.
 pub const BRAIN_SOCKET: &str = "/run/ganglion-brain/brain.sock";
-/// Callers that may wait.
+/// Connections that may wait to be accepted.
 const BACKLOG: i32 = 8;
-/// How often the thread checks for callers and for the end; a user waits at most this long for the table.
+/// How often the thread checks for callers and for the end; a caller waits at most this long if it is alone.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A caller that does not read for this long is disconnected; a brain that does not answer for this long
 /// counts as hung.
@@ -29,11 +29,11 @@ pub struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Listens at `path`, for its owner and group.
+    /// Listens at `path`. Processes of the socket's owner and group may connect.
     ///
     /// # Errors
     ///
-    /// If the system refuses, or another brain listens there.
+    /// If the system refuses, or another brain is listening there.
     pub fn open(path: &Path) -> io::Result<StatusSocket> {
         let mut place = SocketLock::take(path)?;
         let listener = UnixListener::from(place.listen(SocketType::STREAM, BACKLOG)?);
@@ -64,7 +64,7 @@ fn tell(mut caller: UnixStream, status: &BrainStatus) -> io::Result<()> {
 ///
 /// # Errors
 ///
-/// If no process answers there, or a process that is not a brain.
+/// If no process answers there, or if the process that answers is not a brain.
 pub fn ask(path: &Path) -> io::Result<BrainStatus> {
     let brain = UnixStream::connect(path)?;
     brain.set_read_timeout(Some(TIMEOUT))?;

@@ -30,7 +30,7 @@ pub enum Event {
         /// Cycles that its brain had computed before; `None`: it starts at rest.
         resumed_age: Option<u64>,
     },
-    /// A robot may not join.
+    /// A robot may not join, or its failed engine could not be opened again.
     Refused {
         /// Its name.
         name: String,
@@ -42,7 +42,7 @@ pub enum Event {
         /// Its name.
         name: String,
     },
-    /// A robot was silent for a long time, so its engine is dropped.
+    /// A robot's engine was dropped, because the robot was silent for a long time or because the brain ends.
     Left {
         /// Its last row in the table.
         row: Box<RobotRow>,
@@ -51,7 +51,7 @@ pub enum Event {
     },
 }
 
-/// Receives the results of the threads. Any thread may call it; it must not wait.
+/// Receives the results of the threads. Any thread may call it, so it must not block.
 pub trait Outlet: Send + Sync + 'static {
     /// An answer for a robot.
     fn answer(&self, robot: RobotId, answer: &CycleAnswer);
@@ -101,7 +101,7 @@ impl Hub {
 
     /// Lets the opener thread open the engine of a robot.
     pub fn open(&self, id: RobotId, opener: EngineOpener) {
-        let _ = self.opener_tasks.send(OpenerTask::Do(Chore::Open(id, opener))); // fails only if the opener has ended, with the brain
+        let _ = self.opener_tasks.send(OpenerTask::Do(Chore::Open(id, opener))); // fails only at shutdown, after the opener
     }
 
     /// Does periodic work; called about ten times a second.
@@ -169,7 +169,7 @@ impl Hub {
 
     fn open_now(&self, id: RobotId, opener: EngineOpener, outlet: &impl Outlet) {
         let (clock, board) = (MonotonicClock, opener.board().clone());
-        // Measures the board first, because that decides whether the robot may join.
+        // Measures the board's cycle time first, because it decides whether the robot may join.
         let opened = board.prepare().and_then(|_| opener.open(Arc::new(clock)));
         let resumed_age = opened.as_ref().ok().and_then(|engine| engine.resumed_age());
         let name = self.robots().name_of(id);

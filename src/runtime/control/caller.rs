@@ -46,7 +46,7 @@ pub(super) enum Connection {
 pub(super) struct Caller {
     stream: UnixStream,
     until: Instant,
-    /// When the caller connected, or last read part of its answer.
+    /// When the caller connected, its answer was made, or it last read part of the answer.
     idle_since: Instant,
     stage: Stage,
 }
@@ -94,7 +94,7 @@ impl Caller {
         Connection::Open
     }
 
-    /// Checks whether a caller that has sent its line is gone.
+    /// Ends the connection of a caller that has sent its line and is gone.
     fn notice_end(&mut self, sources: &Sources) -> Connection {
         if !self.has_gone() {
             return Connection::Open;
@@ -103,7 +103,7 @@ impl Caller {
         Connection::Done
     }
 
-    /// Whether the other end is closed in both directions. A caller that only shut down sending still reads.
+    /// Whether the connection is closed in both directions. A caller that only shut down sending still reads.
     fn has_gone(&self) -> bool {
         let mut look = [PollFd::new(&self.stream, PollFlags::empty())]; // poll always reports HUP
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -111,7 +111,7 @@ impl Caller {
             && look[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Makes the answer if the result is known; returns whether it did. With a map this may take
+    /// Makes the answer if the result is known; returns whether it did. An answer with a map may take
     /// milliseconds.
     pub(super) fn make_answer(&mut self, sources: &Sources, now: Instant, last: bool) -> bool {
         let Stage::Waiting { wanted, pending } = &self.stage else { return false };
@@ -145,14 +145,14 @@ impl Caller {
         Connection::Done
     }
 
-    /// Disconnects the caller early, and withdraws a request to arm.
+    /// Withdraws a request to arm, or an order, of a caller that is disconnected early.
     pub(super) fn abandon(&self, sources: &Sources) {
         if let Stage::Waiting { pending, .. } = &self.stage {
             pending.withdraw(sources);
         }
     }
 
-    /// Its request, until the answer is made.
+    /// The request that waits for its result or its answer, if there is one.
     pub(super) fn pending_ask(&self) -> Option<Ask> {
         match &self.stage {
             Stage::Waiting { pending, .. } => Some(pending.ask()),
@@ -165,7 +165,7 @@ impl Caller {
         (!matches!(self.stage, Stage::Waiting { .. })).then_some(self.idle_since)
     }
 
-    /// When its connection ends at the latest.
+    /// The latest time at which its connection ends.
     pub(super) fn until(&self) -> Instant {
         self.until
     }

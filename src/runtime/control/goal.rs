@@ -8,7 +8,7 @@ use crate::field::navigate::navigator::State;
 use serde::{Deserialize, Serialize};
 
 /// Why a robot whose engine is retired has given up.
-const NO_ENGINE: &str = "the field's engine has failed for good, so nothing drives it";
+const NO_ENGINE: &str = "the field's engine has failed for good, so nothing drives the robot";
 
 /// The robot's progress towards its goal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,8 +31,8 @@ pub struct GoalStatus {
 }
 
 impl GoalStatus {
-    /// The report in human-readable form. The navigator runs after the field's cycle, so a robot whose engine
-    /// is retired goes nowhere, and the report stays as it was.
+    /// The report in human-readable form. The navigator runs after the field's cycle, so once the engine is
+    /// retired, the robot goes nowhere and the report no longer changes: the goal then counts as given up.
     pub fn of(report: &GoalReport, engine: EngineState) -> GoalStatus {
         let GoalReport { order, pose, goal, left, state } = *report;
         let is_done = left == 0 && state == State::Arrived || matches!(state, State::GivenUp(_));
@@ -57,7 +57,7 @@ impl GoalStatus {
 pub(super) enum OrderRefusal {
     /// The robot has no navigator.
     NoNavigator,
-    /// The robot is not armed, but in the mode with this code.
+    /// The robot is not armed; its mode has this code.
     NotArmed(u8),
     /// The request does not say what to do.
     NoTask,

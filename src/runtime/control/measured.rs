@@ -1,6 +1,6 @@
-//! The measurements of a running robot in its status: quality of the field, times, the GPU, temperatures, the
-//! field's newest answer. The slow thread takes them from the recorder; the tick does nothing for them. What
-//! the robot does not have or has not measured yet is absent.
+//! The measurements in the status of a running robot: quality of the field, times, the GPU, temperatures, the
+//! field's newest answer. The non-real-time thread takes them from the recorder; the tick does nothing for
+//! them. Values that the robot does not have or has not measured yet are absent.
 
 use super::goal::GoalStatus;
 use super::readings::{CycleTimes, Lateness, MotorStatus, Names, SensorStatus};
@@ -41,12 +41,12 @@ pub struct Measured {
     /// The robot's progress towards its goal; absent on a board without a navigator.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goal: Option<GoalStatus>,
-    /// Whether a GPU computes the field.
+    /// The field's GPU, and whether it computes the field.
     pub gpu: Option<GpuStatus>,
     /// The link to the remote brain, if one computes the field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkStatus>,
-    /// Degrees Celsius of each temperature sensor; null while it has no good value.
+    /// The value of each temperature sensor in degrees Celsius; null while the sensor has no good value.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub temperatures: BTreeMap<String, Option<f32>>,
     /// Each sensor at the newest slot.
@@ -72,13 +72,13 @@ pub struct Measured {
     /// What the GPU that computes the field reports about itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gpu_figures: Option<GpuFigures>,
-    /// Where the time went in the cycles that a GPU computed, microseconds.
+    /// How long each stage took in the cycles that a GPU computed, microseconds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub stages_us: BTreeMap<String, Latency>,
 }
 
 impl Measured {
-    /// These figures without the values that a recording has in every slot.
+    /// These figures without the values that a recording contains for every slot.
     pub fn without_slots(mut self) -> Measured {
         (self.sensors, self.motors, self.commanded_by) = Default::default();
         self
@@ -101,19 +101,19 @@ pub struct Quality {
 pub struct AnswerStatus {
     /// Number of the cycle.
     pub cycle: u64,
-    /// Age at the newest slot, from the slot that requested it.
+    /// Its age at the newest slot, counted from the slot that requested it.
     pub age_ms: f64,
     /// 0..=1: how well the field predicts its sensors.
     pub confidence: f32,
-    /// Novelty: 0 (similar to something in the experience bank) or more.
+    /// 0..=1: how unlike the experiences in the bank the situation is.
     pub novelty: f32,
 }
 
 /// The link to a remote brain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LinkStatus {
-    /// The last message of the tether's process or the brain. The engine's state tells whether the brain
-    /// answers.
+    /// The last message of the tether process or the brain. Whether the brain answers can be seen from the
+    /// engine's state.
     pub said: Option<String>,
     /// Whether a field on this machine computes in place of the brain.
     pub stood_in: bool,
@@ -144,10 +144,10 @@ pub struct Instruments {
     names: Names,
     /// Channel and name of each temperature sensor.
     temperatures: Vec<(usize, String)>,
-    /// The longest that a cycle may take.
+    /// The longest time that a cycle should take.
     target: Span,
     lowest: QualityLevel,
-    /// The level at which every cycle runs, if one was requested.
+    /// The fixed quality level of all cycles, if the user requested one.
     held: Option<QualityLevel>,
     device: Option<Device>,
     gpu_meter: Option<GpuMeter>,
@@ -160,8 +160,8 @@ pub struct Instruments {
 }
 
 impl Instruments {
-    /// The instruments of `board`. `device`: the device that the field uses, if any; `held`: the quality
-    /// level at which every cycle runs, if one was requested.
+    /// The instruments of `board`. `device`: the device that the field uses, if any; `held`: the fixed
+    /// quality level of all cycles, if the user requested one.
     pub fn of(board: &Board, held: Option<QualityLevel>, device: Option<Device>) -> Instruments {
         let measures_temperature = |(_, sensor): &(usize, &crate::base::plan::SensorPlan)| {
             sensor.unit == "degC" || matches!(sensor.kind, SensorKind::File(FileSensor::Thermal { .. }))
@@ -255,7 +255,7 @@ impl Instruments {
             (QualityLevel::BEST, ..) => None,
             (_, Some(_), _) => Some("held there by --rung".to_string()),
             (_, None, Some(step)) => Some(self.why_lower(&step, last.slot)),
-            (_, None, None) => Some("the reason was not recorded".to_string()), // a full trace lost the slot
+            (_, None, None) => Some("the reason was not recorded".to_string()), // the record was dropped
         };
         Some(Quality { level: last.quality.index(), lowest: self.lowest.index(), reason })
     }
@@ -325,7 +325,7 @@ impl Observer {
         Observer { instruments, measured, due: Instant::ZERO }
     }
 
-    /// Collects the figures if they are due; called by the slow thread.
+    /// Collects the figures if they are due; called by the non-real-time thread.
     pub fn observe(&mut self, recorder: &Recorder, now: Instant) {
         if now < self.due {
             return;

@@ -1,5 +1,5 @@
-//! Carries out a request: sets its flag for the tick, and reads the result from the loop status. Never waits;
-//! the server polls it again.
+//! Carries out a request: sets its flag for the tick, and reads the result from the loop status. A
+//! [`PendingRequest`] never waits; the server polls it until there is a result.
 
 use super::goal::OrderRefusal;
 use super::measured::newest;
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Longest wait for a result. The next slot reads a request and the slot after that shows its result, so a
-/// loop that takes longer counts as hung.
+/// Longest wait for a result. A loop that runs shows the result after two slots at the latest, so a loop that
+/// takes longer than this counts as hung.
 const LONGEST: Span = Span::from_millis(500);
 
 /// Interval between two reads of the loop's status for a caller inside the program.
@@ -33,7 +33,7 @@ pub fn carry_out(ask: Ask, sources: &Sources, end: &AtomicBool) -> Reply {
     Reply { done, why, may_pass, status: sources.status() }
 }
 
-/// A request without a result yet.
+/// A request whose result is not known yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PendingRequest {
     ask: Ask,
@@ -41,7 +41,7 @@ pub(super) struct PendingRequest {
     slots: u64,
     /// Deadline for a result; after it, the request has failed.
     until: Instant,
-    /// For [`Ask::Go`]: the number of the order, if it was given.
+    /// For [`Ask::Go`]: the number of the order, or why it was refused.
     order: Option<Result<u64, OrderRefusal>>,
 }
 
@@ -84,8 +84,8 @@ impl PendingRequest {
         if let Some(order) = self.order {
             return self.obeyed(order, sources, now, last);
         }
-        // After two slots, the result is known: the first slot has read the request, and the second has acted
-        // on it.
+        // After two slots, the result is known: the first may have begun before the request was made, but the
+        // second has read it and acted on it.
         if status.slots >= self.slots + 2 {
             return Some(judge(self.ask, &status));
         }

@@ -8,12 +8,12 @@ use crate::drive::trace::Record;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Upper bounds of the classes of [`Lateness`], microseconds; the last class has none. They range from what a
+/// Upper edges of the bins of [`Lateness`], microseconds; the last bin has none. They range from what a
 /// real-time kernel achieves to a lateness that costs a slot.
 pub const LATENESS_BOUNDS_US: [u64; 9] = [20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000];
 
-/// Upper bounds of the classes of [`CycleTimes`], microseconds; the last class has none. From a small field
-/// on a fast GPU to a cycle that no board waits for.
+/// Upper edges of the bins of [`CycleTimes`], microseconds; the last bin has none. They range from the
+/// cycle time of a small field on a fast GPU to one that is too long for any board.
 pub const CYCLE_BOUNDS_US: [u64; 12] =
     [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000];
 
@@ -41,15 +41,15 @@ pub struct MotorStatus {
     pub command: f32,
 }
 
-/// How late the slots began, as a histogram over the whole run. The difference between two of them shows what
-/// happened in between.
+/// How late the slots began, as a histogram over the whole run. The difference between two such histograms
+/// shows what happened between them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
-    /// A slot that is later than this costs the next one: the control period, microseconds.
+    /// The control period, microseconds: a slot that starts later than this costs the next one.
     pub limit_us: f64,
-    /// Number of slots in each class; see [`LATENESS_BOUNDS_US`].
+    /// Number of slots in each bin; see [`LATENESS_BOUNDS_US`].
     pub counts: Vec<u64>,
-    /// Sum over all slots, microseconds.
+    /// Sum of the lateness of all slots, microseconds.
     #[serde(default)]
     pub sum_us: f64,
 }
@@ -57,14 +57,14 @@ pub struct Lateness {
 /// How long the answered cycles of the field took to compute, as a histogram over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CycleTimes {
-    /// Number of cycles in each class; see [`CYCLE_BOUNDS_US`].
+    /// Number of cycles in each bin; see [`CYCLE_BOUNDS_US`].
     pub counts: Vec<u64>,
-    /// Sum over all cycles, microseconds.
+    /// Sum of the compute times of all cycles, microseconds.
     pub sum_us: f64,
 }
 
 impl CycleTimes {
-    /// Converts a histogram of nanoseconds; `None` without a cycle.
+    /// Converts a histogram of nanoseconds; `None` if it is empty.
     pub(super) fn of(times: &Histogram<u64>) -> Option<CycleTimes> {
         let (counts, sum_us) = classes(times, &CYCLE_BOUNDS_US)?;
         Some(CycleTimes { counts, sum_us })
@@ -108,15 +108,16 @@ impl Names {
     }
 }
 
-/// The values of a histogram of nanoseconds by class, and their sum in microseconds; `None` without a value.
+/// How many values of a histogram of nanoseconds are in each bin, and their sum in microseconds; `None` if it
+/// is empty.
 fn classes(times: &Histogram<u64>, bounds_us: &[u64]) -> Option<(Vec<u64>, f64)> {
     if times.is_empty() {
         return None;
     }
     let mut counts = vec![0; bounds_us.len() + 1];
     for value in times.iter_recorded() {
-        // A class includes its upper bound, as in Prometheus. The histogram resolves a time only to its
-        // bucket.
+        // A bin includes its upper edge, as in Prometheus. `times` resolves a value only to a small range, so
+        // the smallest value of that range decides.
         let least_ns = times.lowest_equivalent(value.value_iterated_to());
         let class = bounds_us.iter().position(|bound| least_ns <= *bound * 1_000);
         counts[class.unwrap_or(bounds_us.len())] += value.count_at_value();
@@ -174,7 +175,7 @@ mod tests {
     fn each_cycle_counts_in_the_class_of_its_time() {
         let mut times = latency_histogram();
         assert_eq!(CycleTimes::of(&times), None);
-        // A class includes its bound: 100 us is in the first one, 100.4 us in the second.
+        // A bin includes its upper edge: 100 us is in the first bin, 100.4 us in the second.
         for ns in [90_000, 100_000, 100_400, 300_000, 300_000, 700_000_000] {
             times.record(ns).unwrap();
         }

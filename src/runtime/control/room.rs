@@ -33,7 +33,7 @@ pub struct RoomStatus {
     pub half_cone_deg: f64,
 }
 
-/// Where a room's status comes from.
+/// The source of a room's status.
 #[derive(Clone)]
 pub struct Room {
     fixed: RoomStatus,

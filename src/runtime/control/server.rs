@@ -1,7 +1,7 @@
-//! The robot's side of the control socket: one thread, one `poll`, a fixed number of callers. No caller makes
-//! another wait: the thread reads lines as they arrive, stop and disarm take effect as soon as their line is
-//! complete, and answers are made one at a time after that. If all places are taken, the caller that has been
-//! idle longest is disconnected.
+//! The robot's side of the control socket: one thread, one `poll`, a limited number of callers. No caller
+//! makes another wait: the thread reads lines as they arrive, stop and disarm take effect as soon as their
+//! line is complete, and answers are made one at a time after that. If all places are taken, the caller that
+//! has been idle longest is disconnected.
 
 use super::caller::{Caller, Connection};
 use super::{Ask, Sources};
@@ -19,24 +19,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Simultaneous callers. Users and scripts need a handful; the rest leaves room for clients that send
-/// nothing.
+/// Maximum number of simultaneous callers. Users and scripts need a handful; the rest leaves room for clients
+/// that send nothing.
 const MOST_CALLERS: usize = 128;
-/// A caller keeps its place for at least this long, and sends its line right after it connects. So every
-/// caller with a request is served, however many idle ones connect.
+/// A caller keeps its place for at least this long. A caller with a request sends its line right after it
+/// connects, so it is served, however many idle callers connect.
 const LEAST_TIME: Span = Span::from_millis(2);
 /// Connections that may wait to be accepted; further callers block in `connect`.
 const BACKLOG: i32 = 128;
-/// Polling interval of the loop status while a result is pending; a slot takes some milliseconds.
+/// Polling interval of the loop status while a result is pending; slots are some milliseconds apart.
 const LOOK_EVERY: Span = Span::from_millis(1);
 /// Delay before accepting again when the system has no file descriptor left.
 const ACCEPT_AGAIN: Span = Span::from_millis(50);
-/// The longest wait for this thread at the end of the process. It never blocks, and one answer takes some
-/// milliseconds.
+/// The longest wait for this thread at the end of the process. The thread never blocks, and one answer takes
+/// some milliseconds.
 const END_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Listens at `path` for its owner and group. Replaces a socket that a dead process left behind, but not one
-/// on which a process listens.
+/// Listens at `path`; processes of the socket's owner and group may connect. Replaces a socket that a dead
+/// process left behind, but not one on which a process listens.
 pub fn listen_at(path: &Path) -> io::Result<(SocketLock, UnixListener)> {
     let mut lock = SocketLock::take(path)?;
     let socket = lock.listen(SocketType::STREAM, BACKLOG)?;
@@ -137,8 +137,8 @@ impl Responder {
         drain(&self.shutdown.wake);
     }
 
-    /// When there is room for the next caller: now, or when the minimum time of the longest idle caller is
-    /// over. Never while all callers wait for the robot; such a wait ends by itself.
+    /// When there is room for the next caller: now, or [`LEAST_TIME`] after the longest idle caller became
+    /// idle. Never while all callers wait for the robot; such a wait ends by itself.
     fn room_after(&self) -> Instant {
         if self.callers.len() < MOST_CALLERS {
             return Instant::ZERO;
@@ -189,7 +189,7 @@ impl Responder {
         self.callers.retain_mut(|caller| caller.recv(sources, end, now) == Connection::Open);
     }
 
-    /// Makes one answer, preferring requests to status. Only one, because no line is read meanwhile.
+    /// Makes one answer; status requests come after all others. Only one, because no line is read meanwhile.
     fn make_one_answer(&mut self) {
         let now = self.now();
         for statuses in [false, true] {
@@ -220,7 +220,8 @@ impl Responder {
         });
     }
 
-    /// Answers the callers with a request as far as the result is known, without waiting for them.
+    /// Answers every caller that has sent its request, with a failure if the result is not known yet. Does
+    /// not wait for the callers.
     fn finish(&mut self) {
         let now = self.now();
         self.receive();
@@ -332,7 +333,7 @@ mod tests {
         let began = Moment::now();
         let person = rig.send("{\"ask\":\"disarm\"}\n");
         soon("disarmed", || rig.disarm());
-        // Long before the minimum time of the idle callers is over.
+        // Well before the idle callers are disconnected, 2 s after they connected.
         assert!(began.elapsed() < Duration::from_nanos(LEAST_TIME.as_nanos()) * 500, "{:?}", began.elapsed());
         drop((idle, slow, person));
     }

@@ -1,5 +1,5 @@
-//! The status of a running robot, assembled from the counters of its threads. Reading them makes no thread
-//! wait.
+//! The status of a running robot, assembled from the counters of its threads. Collecting it makes no
+//! real-time thread wait.
 
 use super::measured::{Measured, newest};
 use super::room::{Room, RoomStatus};
@@ -33,7 +33,7 @@ pub struct Sources {
     pub simulated: bool,
     /// What computes the field, and why.
     pub engine: String,
-    /// The slow thread's latest measurements.
+    /// The non-real-time thread's latest measurements.
     pub measured: Arc<Mutex<Measured>>,
     /// The tick's status.
     pub loop_status: Arc<LoopStatusCell>,
@@ -51,7 +51,7 @@ pub struct Sources {
     pub recollection: Option<Recollection>,
     /// The simulated room, if the robot is in one.
     pub room: Option<Room>,
-    /// Records of slots that were dropped because the slow thread was too slow.
+    /// Slot records that were dropped because the non-real-time thread was too slow to take them.
     pub records_dropped: Arc<AtomicU64>,
     /// A remark for the user, if there is one.
     pub remark: Arc<OnceLock<String>>,
@@ -122,13 +122,14 @@ pub struct Status {
     /// The simulated room, if the robot is in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub room: Option<RoomStatus>,
-    /// Slots that these figures leave out, because the slow thread was too slow to take their records.
+    /// Slots that are missing from these figures, because the non-real-time thread was too slow to take their
+    /// records.
     #[serde(default)]
     pub records_dropped: u64,
     /// Sensor readings that were dropped because the tick was too slow to take them.
     #[serde(default)]
     pub readings_dropped: u64,
-    /// Edges of lines that were lost or dropped before they could be read.
+    /// Line edges that were not delivered, or that the kernel dropped because they were not read in time.
     #[serde(default)]
     pub edges_dropped: u64,
     /// Version of the running program; empty if the runtime does not report it.
@@ -153,13 +154,15 @@ pub struct Status {
 pub struct BusStatus {
     /// Name of the bus.
     pub name: String,
-    /// Transfers that failed.
+    /// Transfers that failed, even after their retries.
     pub failures: u64,
-    /// Transfers that were retried.
+    /// Retries of failed transfers.
     pub retries: u64,
-    /// How often its devices were set up.
+    /// How often the motors' controller was set up, including the first time; on a bus without one, how often
+    /// the bus was restarted.
     pub set_ups: u64,
-    /// Commands that expired before they could be written.
+    /// Commands that expired before they could be written, or while they were in force because no newer one
+    /// came.
     pub expired: u64,
     /// Stop commands repeated because the motors were not known to have stopped.
     #[serde(default)]
@@ -186,7 +189,7 @@ pub struct GuardSummary {
     pub reason: Option<String>,
     /// Whether the line is on, so that the motors may run.
     pub line_on: bool,
-    /// How often it switched the line off.
+    /// How often it tripped; clean ends do not count.
     pub trips: u32,
     /// Why it refuses this runtime, if it does.
     pub refused: Option<String>,
@@ -249,7 +252,7 @@ impl Sources {
     }
 }
 
-/// A requested disarming, which the one-line status leaves out.
+/// The text for a requested disarm. The one-line status leaves it out.
 const ASKED: &str = "on request";
 
 /// Why a robot was disarmed, as text.

@@ -1,5 +1,5 @@
-//! The protocol with one client, without a socket: what each of its frames requests, and which frame answers
-//! it. The client sends first, and each of its frames is answered with one frame.
+//! The protocol with one client, independent of sockets: what each of its frames requests, and which frame is
+//! the answer. The client sends first, and each of its frames is answered with one frame.
 
 use super::frame::{Frame, FrameFault, Kind};
 use super::profile::{BadVector, Profile};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// The brain's version in the handshake, which clients print.
 const BRAIN_VERSION: f32 = 1.0;
-/// Dimensions of a client whose handshake does not contain them.
+/// Dimensions that are assumed if a client's handshake does not contain them.
 const DEFAULT_SENSORS: f32 = 16.0;
 const DEFAULT_MOTORS: f32 = 4.0;
 
@@ -20,7 +20,7 @@ const DEFAULT_MOTORS: f32 = 4.0;
 pub enum ClientError {
     /// A frame of a kind that clients do not send.
     Kind(Kind),
-    /// Sensors before the handshake.
+    /// A sensory frame before the handshake.
     NoHandshake,
     /// Its vectors do not have the profile's dimensions.
     Dimensions {
@@ -60,8 +60,8 @@ impl ClientError {
 impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClientError::Kind(kind) => write!(f, "a frame of kind {kind:?}, which no client sends"),
-            ClientError::NoHandshake => f.write_str("sensors before the handshake"),
+            ClientError::Kind(kind) => write!(f, "a frame of kind {kind:?}, which clients do not send"),
+            ClientError::NoHandshake => f.write_str("a sensory frame before the handshake"),
             ClientError::Dimensions { sensors, motors } => {
                 write!(f, "it has {sensors} sensors and {motors} motors, unlike the profile")
             }
@@ -70,7 +70,7 @@ impl fmt::Display for ClientError {
                 write!(f, "a sensory vector of {length} values, unlike the profile")
             }
             ClientError::Vector(BadVector::Number(at)) => {
-                write!(f, "value {at} of its sensors is not finite")
+                write!(f, "value {at} of the sensory vector is not finite")
             }
             ClientError::Frame(fault) => fault.fmt(f),
             ClientError::NoAnswer => f.write_str("the brain gave no answer in time"),
@@ -137,7 +137,7 @@ impl Client {
         Frame { kind: Kind::Handshake, values }
     }
 
-    /// The answer to its sensors.
+    /// The answer to its sensory frame.
     pub fn action(&self, motors: &[f32; MAX_MOTORS]) -> Frame {
         Frame { kind: Kind::Action, values: self.profile.act(motors) }
     }

@@ -4,19 +4,20 @@
 //! ```text
 //! plain     length (u32, big endian) of the rest: 5 + 4 x count
 //!           kind (u8)   count (u32, big endian)   count x f32, little endian
-//! marked    mark (u32, big endian): "ROBO" or 0xDEADBEEF; then the same, the length without the mark
+//! marked    mark (u32, big endian): "ROBO" or 0xDEADBEEF; then as above (length excludes the mark)
 //! ```
 //!
-//! No plain frame begins like a mark, because its length would exceed [`VALUES_MOST`].
+//! A plain frame cannot begin with the bytes of a mark: read as a length, they exceed that of [`VALUES_MOST`]
+//! values.
 
 use std::fmt;
 
-/// Number of values in the longest frame. The earlier service accepted more, for images; a field has 64
-/// sensors.
+/// Number of values in the longest frame. The earlier service accepted more, for images; a field has at most
+/// 64 sensors.
 pub const VALUES_MOST: usize = 1024;
 /// The marks that clients use.
 const MARKS: [u32; 2] = [u32::from_be_bytes(*b"ROBO"), 0xDEAD_BEEF];
-/// Bytes of kind and count, which are part of the length.
+/// Bytes of kind and count, which the length includes.
 const HEAD: usize = 5;
 /// Bytes of the longest frame.
 pub const FRAME_MOST: usize = 4 + 4 + HEAD + 4 * VALUES_MOST;
@@ -99,7 +100,7 @@ impl fmt::Display for FrameFault {
             FrameFault::Length { length, count } => {
                 write!(f, "a frame of {length} bytes claims to have {count} values")
             }
-            FrameFault::Long(count) => write!(f, "a frame of {count} values; at most {VALUES_MOST}"),
+            FrameFault::Long(count) => write!(f, "a frame of {count} values; allowed: at most {VALUES_MOST}"),
         }
     }
 }
@@ -122,7 +123,8 @@ impl Frame {
     }
 }
 
-/// Reads frames from a stream of bytes. Holds at most one frame and the bytes that came with its end.
+/// Reads frames from a stream of bytes. Buffers at most one frame and the bytes that arrived together with
+/// its end.
 #[derive(Debug, Default)]
 pub struct FrameReader {
     framing: Option<Framing>,
@@ -191,7 +193,7 @@ impl FrameReader {
 mod tests {
     use super::*;
 
-    /// A frame of 16 values of 0.5.
+    /// A sensory frame with 16 values, each 0.5.
     fn written(mark: &[u8]) -> Vec<u8> {
         let head: [u8; 9] = [0, 0, 0, 69, 0, 0, 0, 0, 16];
         mark.iter().copied().chain(head).chain([0x00, 0x00, 0x00, 0x3f].repeat(16)).collect()

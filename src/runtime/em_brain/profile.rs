@@ -39,7 +39,7 @@ pub struct DraftSensor {
     pub offset: f32,
 }
 
-/// A value of the action vector: a weighted sum of the board's motors, each -1..=1.
+/// A value of the action vector: a weighted sum of the board's motor commands, each -1..=1.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DraftMotor {
     /// The client's name for it.
@@ -89,7 +89,7 @@ pub enum ProfileError {
         /// Its unit.
         wanted: String,
     },
-    /// A number is not finite, or a factor is 0.
+    /// A number is not finite or too large, or a sensor's factor is 0 or subnormal.
     Number(String),
     /// The period is not 5 to 500 ms.
     Period(Span),
@@ -99,7 +99,7 @@ impl fmt::Display for ProfileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ProfileError::Count { what, found } => {
-                write!(f, "{found} entries [[{what}]]; allowed: 1 to {ENTRIES_MOST}")
+                write!(f, "{found} [[{what}]] entries; allowed: 1 to {ENTRIES_MOST}")
             }
             ProfileError::Sensor { name, known } => {
                 write!(f, "the board's field has no sensor '{}'; it has: {}", quoted(name), known.join(", "))
@@ -110,13 +110,13 @@ impl fmt::Display for ProfileError {
             ProfileError::Twice(name) => write!(f, "the board's sensor '{name}' is fed twice"),
             ProfileError::Missing(names) => write!(
                 f,
-                "nothing feeds the board's {}: give each a 'channel' of a [[sensor]], or a value in [fixed]",
+                "nothing feeds the board's {}: add a [[sensor]] with that 'channel', or a [fixed] value",
                 names.join(", ")
             ),
             ProfileError::Unit { name, unit, channel, wanted } => write!(
                 f,
-                "sensor '{}' is in '{}', but the board's '{channel}' in '{wanted}': define the conversion with \
-                 'factor' and 'offset'",
+                "sensor '{}' is in '{}', but the board's '{channel}' is in '{wanted}': define the conversion \
+                 with 'factor' and 'offset'",
                 quoted(name),
                 quoted(unit)
             ),
@@ -211,7 +211,7 @@ impl Profile {
         Ok(Profile { period: draft.period, sensors: draft.sensors.len(), feeds, rest, motors: motors? })
     }
 
-    /// Number of values in a sensory vector; one more value is the reward.
+    /// Number of sensor values in a sensory vector. A client may append one more value, the reward.
     pub fn sensors(&self) -> usize {
         self.sensors
     }
@@ -261,7 +261,7 @@ impl<'a> Inputs<'a> {
         Inputs(board.sensors.iter().filter_map(named).collect())
     }
 
-    /// The index, unit and scale of `name`, which is marked as fed.
+    /// The index, unit and scale of the sensor `name`; marks it as fed.
     fn find(&self, name: &str, fed: &mut [bool]) -> Result<(usize, &'a str, Scale), ProfileError> {
         let Some(input) = self.0.iter().position(|(known, ..)| *known == name) else {
             let known = self.0.iter().map(|(known, ..)| known.to_string()).collect();
@@ -282,7 +282,7 @@ fn row_of(motor: &DraftMotor, board: &Board) -> Result<[f32; MAX_MOTORS], Profil
             let known = board.motors.iter().map(|known| known.name.clone()).collect();
             return Err(ProfileError::Motor { name: name.clone(), known });
         };
-        // Far beyond any motor's unit, and small enough that no sum overflows.
+        // The limit is far beyond any motor's unit, and small enough that no sum overflows.
         if !(factor.is_finite() && factor.abs() <= 1e6) {
             return Err(ProfileError::Number(motor.name.clone()));
         }

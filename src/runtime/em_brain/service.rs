@@ -1,8 +1,8 @@
 //! The sockets of the em-brain protocol: one thread accepts clients, each client has a thread that serves it
-//! (`client_thread`), and the brain's threads compute.
+//! (`client_thread`), and the brain's threads compute the cycles.
 //!
-//! The cost of clients is limited: their number, the length of a frame, the time to receive a frame and to
-//! send an answer, and the silence between two frames.
+//! What clients can cost is limited by their number, the length of a frame, the time to receive a frame and
+//! to send an answer, and the silence between two frames.
 
 mod client_thread;
 
@@ -23,9 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Maximum number of clients at a time: each has a thread, and sends 20 frames a second.
+/// Maximum number of clients at a time: each has a thread, and usually sends 20 frames a second.
 const CLIENTS_MOST: usize = 32;
-/// How often a waiting thread checks for the end.
+/// How often a waiting thread checks whether the service is to end.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
@@ -39,7 +39,7 @@ struct Counts {
 
 /// A message to a client's thread.
 enum Message {
-    /// The client's engine was opened, or cannot be opened.
+    /// The client's engine was opened (its name), or could not be opened (why).
     Opened(Result<String, String>),
     /// The answer of a cycle.
     Answer(CycleAnswer),
@@ -63,7 +63,8 @@ pub struct EmBrain {
 }
 
 impl EmBrain {
-    /// Serves robots of `board` with `profile` on `listener`; `hub` computes.
+    /// A service that accepts robots of `board` on `listener` and converts their vectors with `profile`;
+    /// `hub` computes their cycles.
     pub fn new(listener: TcpListener, profile: Profile, board: Arc<ServedBoard>, hub: Arc<Hub>) -> EmBrain {
         let requests = MotorRequests::of(&board.board);
         let (profile, clients, counts) = (Arc::new(profile), Mutex::default(), Counts::default());
@@ -74,14 +75,14 @@ impl EmBrain {
     ///
     /// # Errors
     ///
-    /// If the socket refuses its settings.
+    /// If the listener cannot be made non-blocking.
     pub fn serve(&self, ends: &AtomicBool) -> io::Result<()> {
         self.listener.set_nonblocking(true)?;
         thread::scope(|scope| {
             while !ends.load(Ordering::Acquire) {
                 let (stream, from) = match self.listener.accept() {
                     Ok(accepted) => accepted,
-                    // Nobody is connecting, the client is gone again, or no descriptor is left: retry.
+                    // No client is waiting, the client is gone again, or no descriptor is free: retry.
                     Err(_) => {
                         thread::sleep(LOOK_EVERY / 4);
                         continue;
@@ -154,7 +155,7 @@ impl EmBrain {
     }
 }
 
-/// Routes the answers of all robots: those of clients to their threads, all others to the network.
+/// Routes the answers to all robots: those to clients through their threads, all others over the network.
 pub struct Outlets {
     /// The robots that joined with a key.
     pub network: Network,

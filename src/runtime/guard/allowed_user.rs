@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 /// The system's users, one per line: name, password, user ID, ...
 const USERS: &str = "/etc/passwd";
 
-/// The user whose processes may be guarded; root always may.
+/// The user whose processes may be guarded; root's always may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllowedUser(Uid);
 

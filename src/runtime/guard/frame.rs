@@ -1,5 +1,6 @@
 //! The messages between a runtime and its guard: fixed frames of 56 bytes, one per message, little endian.
-//! The receiver rejects any frame that is not exactly valid.
+//! The receiver rejects a frame with another length, magic number or version, or with an unknown value; it
+//! ignores unused bytes.
 //!
 //! ```text
 //! request  0 "gnGD"  4 version  5 kind  6 flag      7 acknowledged stop  8 sequence  16 stamp (ns)
@@ -9,7 +10,7 @@
 //! ```
 //!
 //! A stamp is the CLOCK_MONOTONIC time at which the frame was made. Both processes run on one machine and
-//! share that clock, so the guard notices the age of a heartbeat that waited in a queue while the guard was
+//! share that clock, so the guard knows the age of a heartbeat that waited in a queue while the guard was
 //! stopped.
 
 use super::BoardDigest;
@@ -33,15 +34,16 @@ pub enum Ask {
     Hello {
         /// Digest of its board.
         board: BoardDigest,
-        /// Number of the newest stop that it was told of on this connection and has disarmed for; 0: none.
+        /// Number of the newest stop that it has heard of on this connection and for which it has disarmed;
+        /// 0: none.
         acknowledged: u8,
     },
     /// Permission to switch the line on.
     Permit,
     /// The runtime is alive.
     Heartbeat {
-        /// Whether the loop has run and the motors' bus has confirmed a command since the last heartbeat that
-        /// reported this.
+        /// Whether the loop has run and the motors' bus has confirmed a command since the last heartbeat in
+        /// which this was true.
         advanced: bool,
     },
     /// Switch the line on or off.
@@ -53,8 +55,8 @@ pub enum Ask {
     Bye,
     /// Line off, whichever runtime is guarded: sent by `safe-stop`.
     Trip {
-        /// If set and no runtime is connected, the stop applies to the next one. Not set if the service
-        /// manager restarts the runtime that has just ended.
+        /// If set and no runtime is connected, the stop applies to the next one. Not set by a service manager
+        /// that stops the motors after a runtime has ended, so that the next runtime may arm by itself.
         lasting: bool,
     },
     /// Changes nothing; asks for the guard's status.
@@ -174,9 +176,9 @@ pub struct GuardStatus {
     pub line_on: bool,
     /// Whether the last call that switched the line succeeded.
     pub line_sound: bool,
-    /// How often the guard switched the line off, not counting clean ends.
+    /// How often the guard tripped; clean ends do not count.
     pub trips: u32,
-    /// Heartbeats that were accepted.
+    /// Heartbeats that kept the permission valid.
     pub beats: u64,
     /// Number of the requested stop for which no runtime has disarmed yet; 0: none.
     pub stop: u8,
@@ -187,7 +189,7 @@ pub struct GuardStatus {
 pub struct GuardAnswer {
     /// Sequence number of the request.
     pub sequence: u64,
-    /// Set if the guard refused the request.
+    /// Why the guard refused the request, if it did.
     pub refused: Option<GuardRefusal>,
     /// The guard's status after the request.
     pub status: GuardStatus,
@@ -200,7 +202,7 @@ pub enum FrameError {
     Length(usize),
     /// Not a guard message.
     Foreign,
-    /// Sent by another version of this program.
+    /// Another version of the protocol.
     Version(u8),
     /// Unknown message, or invalid value in one.
     Value,
@@ -319,9 +321,9 @@ impl GuardRefusal {
     /// The reason, as text.
     pub const fn reason(self) -> &'static str {
         match self {
-            GuardRefusal::Busy => "it already guards another runtime",
+            GuardRefusal::Busy => "the guard already guards another runtime",
             GuardRefusal::OtherBoard => "the guard was started with another board",
-            GuardRefusal::OtherUser => "the guard belongs to another user",
+            GuardRefusal::OtherUser => "the guard accepts only runtimes of another user",
             GuardRefusal::NotTrusted => "the runtime has to ask for permission first",
             GuardRefusal::Line => "the guard cannot drive its line",
             GuardRefusal::Stopped => "a stop was requested: this runtime has to disarm first",

@@ -1,5 +1,5 @@
-//! The wires of a board whose guarded line is switched by the guard: a caller that asks for this line gets a
-//! handle that sends requests to the guard. Everything else is passed through.
+//! The buses and lines of a board whose guarded line is switched by the guard: a caller that opens this line
+//! gets a handle that sends requests to the guard. Everything else is passed through.
 
 use super::{Hold, Link};
 use crate::base::fault::BusFault;
@@ -9,7 +9,7 @@ use crate::hardware::bus::{Edge, Gpio, Hardware, I2c, LineState, LineUse, OpenEr
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The wires of a board, one line of which belongs to the guard.
+/// The buses and lines of a board. One of the lines belongs to the guard.
 pub struct GuardedHardware {
     inner: Arc<dyn Hardware>,
     link: Arc<Link>,
@@ -18,7 +18,8 @@ pub struct GuardedHardware {
 }
 
 impl GuardedHardware {
-    /// Passes everything to `inner` except the line of `hold`, which it requests over `link`.
+    /// Passes everything to `inner`, except requests to switch the line of `hold`: they go to the guard over
+    /// `link`.
     pub fn new(
         inner: Arc<dyn Hardware>,
         link: Arc<Link>,

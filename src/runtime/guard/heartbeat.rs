@@ -6,8 +6,8 @@
 //! The thread connects, says hello and asks for permission on its own, repeatedly. That alone moves nothing:
 //! the tick keeps the motors stopped until the guard is healthy, and the line goes on when a driver asks.
 //!
-//! When a stop is requested, the thread makes the tick disarm and says hello again once that is done. If the
-//! thread itself switches the line on again, it first waits until the robot is armed.
+//! When a stop is requested, the thread makes the tick disarm and says hello again once that is done. If it
+//! is the thread's job to switch the line on again, it first waits until the robot is armed.
 
 use super::frame::{Ask, GuardAnswer, GuardRefusal, LENGTH, Phase, Request};
 use super::stop_ack::{StopAck, Todo};
@@ -28,9 +28,10 @@ use std::time::Duration;
 
 /// Delay between attempts to connect: a restarted guard is found within this time.
 const CONNECT_AGAIN: Span = Span::from_millis(50);
-/// Delay before asking again a guard that refused this runtime: the other runtime may have ended.
+/// Delay before the next hello to a guard that refused this runtime: if it guards another runtime, that one
+/// may have ended by then.
 const GREET_AGAIN: Span = Span::from_millis(500);
-/// Longest wait for the thread to end. The thread itself never waits longer than one heartbeat interval.
+/// Longest wait for the thread to end. [`Link::end`] wakes the thread, so it usually ends at once.
 const END_TIMEOUT: Duration = Duration::from_millis(200);
 /// Number of outstanding requests whose stamps are kept. The thread sends four per timeout.
 const OUTSTANDING: usize = 8;
@@ -46,7 +47,7 @@ pub struct HeartbeatPlan {
     pub hold: Hold,
     /// The guard's timeout.
     pub timeout: Span,
-    /// No driver asks for the line (on a simulated board), so the heartbeat does.
+    /// No driver asks for the line (on a simulated board), so the heartbeat thread does.
     pub alone: bool,
 }
 
@@ -54,7 +55,7 @@ pub struct HeartbeatPlan {
 pub struct Heartbeat {
     link: Arc<Link>,
     thread: Option<JoinHandle<()>>,
-    /// What it was granted.
+    /// The scheduling and memory settings that the thread was granted.
     pub granted: Granted,
 }
 
@@ -75,10 +76,10 @@ impl Heartbeat {
         let thread = thread::Builder::new().name("heartbeat".into()).spawn(move || {
             // Only this thread owns the connection, so the guard sees it close as soon as this thread is
             // killed. In the process's descriptor table it would stay open until the kernel has freed all
-            // memory of the process, which takes longer than the timeout.
+            // memory of the process, which can take longer than the timeout.
             if let Err(error) = own_table(&heartbeat_loop.link.descriptors()) {
                 log::info!(
-                    "the guard will notice a killed runtime only when its heartbeats stop: close_range: {error}"
+                    "the guard may notice a killed runtime only after its timeout: close_range: {error}"
                 );
             }
             let _ = answer.send(become_real_time(&rt, Role::Heartbeat));
@@ -141,7 +142,7 @@ pub struct HeartbeatLoop {
     sequence: u64,
     /// Sequence numbers and send times of the outstanding requests.
     sent: [(u64, Instant); OUTSTANDING],
-    /// Number of a driver's request and of the message that carries it.
+    /// Number of the driver's request that was forwarded last, and of the message that carried it.
     forwarded: Option<(u64, u64)>,
     progress: Progress,
     advanced: bool,
@@ -212,7 +213,7 @@ impl HeartbeatLoop {
         }
     }
 
-    /// Does what is due: connects, says hello or sends a heartbeat.
+    /// Does what is due: connects, handles a stop, says hello or sends a heartbeat.
     fn beat(&mut self) {
         let now = self.clock.now();
         self.next = now + Span::from_nanos(self.plan.timeout.as_nanos() / BEATS_PER_TIMEOUT);
@@ -265,7 +266,7 @@ impl HeartbeatLoop {
     fn pass_on_request(&mut self) {
         let Some((number, on)) = self.link.pending() else { return };
         if on && self.link.waits() {
-            return self.link.answer(number, true); // it goes on when the robot is armed
+            return self.link.answer(number, true); // the line goes on when the robot is armed
         }
         if self.link.is_trusted() && self.forwarded.is_none_or(|(sent, _)| sent != number) {
             let sequence = self.send(Ask::Set { on });
@@ -275,8 +276,9 @@ impl HeartbeatLoop {
 
     /// Switches the line on again, if that is this thread's job, after the guard has switched it off and
     /// trusts this runtime again. A controller that was reset has lost its settings, so its driver switches
-    /// it on and sets it up. A driver chip behind an enable line keeps its settings and continues once
-    /// commands reach the motors' bus again; so does a line that no driver asks for.
+    /// it on and sets it up. A driver chip behind an enable line keeps its settings, so this thread switches
+    /// its line on once commands reach the motors' bus again. It does the same for a line that no driver asks
+    /// for.
     fn restore(&mut self) {
         let wanted = self.link.wanted_on() && !self.link.waits() && self.link.pending().is_none();
         if self.restores() && self.advanced && wanted {
@@ -312,14 +314,14 @@ impl HeartbeatLoop {
         {
             self.link.answer(number, answer.refused.is_none());
         }
-        // Someone has stopped the robot: it stays stopped until it is armed again.
+        // A stop was requested: the robot stays stopped until it is armed again.
         if answer.refused != Some(GuardRefusal::Busy)
             && self.stop_ack.recv(answer.status.stop) == Todo::Disarm
         {
             self.disarm();
         }
         match answer.status.phase {
-            // Sent without a request, or in answer to a hello.
+            // The answer to an accepted hello.
             Phase::Greeted if answer.refused.is_none() => {
                 self.send(Ask::Permit);
             }
@@ -329,7 +331,7 @@ impl HeartbeatLoop {
         }
     }
 
-    /// The guard is gone.
+    /// The guard is gone, or sent an invalid answer.
     fn disconnect(&mut self) {
         self.transport.disconnect();
         self.forwarded = None;
@@ -338,8 +340,8 @@ impl HeartbeatLoop {
         self.next = self.clock.now() + CONNECT_AGAIN;
     }
 
-    /// Sends a message and records when. A failed send needs no handling: no answer comes, and the rest of
-    /// this file checks for that.
+    /// Sends a message and records when. A failed send needs no handling: no answer comes, so the tick sees a
+    /// lost guard, and a driver's request times out.
     fn send(&mut self, ask: Ask) -> u64 {
         self.sequence += 1;
         let request = Request { sequence: self.sequence, stamp: self.clock.now(), ask };

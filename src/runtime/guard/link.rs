@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The longest that a driver waits for the guard to switch the line: twice the usual timeout of 50 ms. The
-/// driver asks while it sets up its chip, which takes half a second, and tries again later.
+/// driver asks while it sets up its chip, which takes half a second, and tries again later if that fails.
 pub(super) const LONGEST_SET: Span = Span::from_millis(100);
 
 /// The shared state. One per runtime.
@@ -40,14 +40,14 @@ pub struct Link {
     done: OwnedFd,
     taken: AtomicBool,
     ending: AtomicBool,
-    /// In virtual time, where no thread runs: steps the heartbeat.
+    /// Steps the heartbeat in virtual time, where it has no thread.
     step: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// What the runtime knows about its guard, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkState {
-    /// The guard's newest status; `None`: it has not answered, or is not connected.
+    /// The guard's newest status; `None`: it has not answered, is not connected, or trusts another runtime.
     pub status: Option<GuardStatus>,
     /// Why the guard refused this runtime.
     pub refused: Option<GuardRefusal>,
@@ -130,7 +130,7 @@ impl Link {
         self.taken.store(false, Ordering::Release);
     }
 
-    /// Requests the line on or off for a driver and waits until the guard has switched it, at most
+    /// Requests, for a driver, that the line be switched on or off, and waits for the answer, at most
     /// [`LONGEST_SET`]. After that, the request is withdrawn.
     pub(super) fn request(&self, on: bool, clock: &dyn Clock) -> Result<(), BusFault> {
         self.wanted_on.store(on, Ordering::Release);
@@ -182,7 +182,7 @@ impl Link {
         }
     }
 
-    /// The descriptors of the process that the heartbeat thread needs, besides those that it opens itself.
+    /// The process's descriptors that the heartbeat thread needs, besides those that it opens itself.
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.asked.as_fd(), self.done.as_fd()]
     }
@@ -249,7 +249,7 @@ pub struct GuardHealth {
 }
 
 impl GuardHealth {
-    /// The guard behind `link`. It counts as lost when it has sent no good answer for `timeout`.
+    /// The guard behind `link`. It is lost if its newest good answer is to a request older than `timeout`.
     pub fn new(link: Arc<Link>, timeout: Span) -> GuardHealth {
         GuardHealth { link, timeout }
     }

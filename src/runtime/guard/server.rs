@@ -1,9 +1,9 @@
 //! The running guard: one thread that waits in a single `poll` for messages, for closed connections, for the
 //! timeout and for the signal to end. After each of these it switches the line first and answers second. It
-//! does not allocate, log or start anything. It reports to a callback, which must not wait either.
+//! does not allocate, log or start anything. It reports to a callback, which must not block.
 //!
-//! However the guard ends, the line goes off: the guard switches it off when it ends or panics, and when it
-//! is killed, the kernel releases its lines.
+//! The guard switches the line off when it ends or panics. If it is killed, the kernel either releases the
+//! line, so that the board's pull resistor sets its level, or keeps driving it (docs/service.md).
 
 use super::allowed_user::AllowedUser;
 use super::frame::{Ask, GuardAnswer, GuardRefusal, GuardStatus, LENGTH, Request};
@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 /// Simultaneous connections: the runtime, a `safe-stop`, a `status`, and one spare.
 const CLIENTS: usize = 4;
-/// Messages read from one connection before the others, the timeout and the line are handled. A runtime sends
-/// four per timeout.
+/// Messages read from one connection before the other connections and the timeout are handled. A runtime
+/// sends four heartbeats per timeout.
 const AT_ONCE: usize = 16;
 /// Delay before retrying a line that could not be switched.
 const LINE_AGAIN: Span = Span::from_millis(5);
@@ -54,7 +54,8 @@ impl HeldLine {
 impl Drop for HeldLine {
     fn drop(&mut self) {
         self.on = None;
-        // If this fails, the kernel still releases the line and the board's pull resistor sets its level.
+        // If this fails, the board's pull resistor still sets the level, provided that the kernel releases
+        // the line.
         let _ = self.put(false);
     }
 }
@@ -80,7 +81,7 @@ struct Woken {
     /// The guard must end.
     end: bool,
     /// A client waits to be accepted. Checked first, because each `accept` without a waiting client makes the
-    /// kernel create and destroy a socket, here at every heartbeat.
+    /// kernel create and destroy a socket, which would happen at every heartbeat.
     incoming: bool,
 }
 
@@ -141,7 +142,8 @@ impl Server {
         self.line_sound = self.line.put(false).is_ok();
     }
 
-    /// Whether the line could be switched until the end.
+    /// Whether the last attempt to switch the line succeeded. After [`Server::serve`], that was the attempt
+    /// to switch it off.
     pub fn line_sound(&self) -> bool {
         self.line_sound
     }
@@ -185,7 +187,7 @@ impl Server {
                 Received::Message(length) => Request::decode(&bytes[..length.min(bytes.len())]),
                 Received::Closed => return self.disconnect(client),
             };
-            // No valid runtime sends an invalid frame.
+            // A correct runtime never sends an invalid frame.
             let Ok(request) = request else { return self.disconnect(client) };
             let result = self.guard.recv(client, allowed, &request, self.clock.now());
             self.drive_line();

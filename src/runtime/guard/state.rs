@@ -29,8 +29,8 @@ pub struct Permit {
 /// ```
 ///
 /// Only a new hello leaves Tripped, and the line goes on again only after a new permission. After a requested
-/// stop, the hello must acknowledge this very stop: then its runtime has been told of the stop and has
-/// disarmed since. The end of a connection, a leave or a first hello does not cancel a stop.
+/// stop, the hello must acknowledge this very stop, which shows that its runtime has heard of the stop and
+/// has disarmed since. The end of a connection, a leave or any other hello does not cancel a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// No runtime is guarded; the line is off.
@@ -160,7 +160,8 @@ impl Guard {
     }
 
     /// 1: a runtime says hello. In [`State::Trusted`] this switches the line off first: a restarted runtime
-    /// no longer knows what was on. A runtime that has not acknowledged a pending stop stays in Tripped.
+    /// does not know that the line was on. A runtime that has not acknowledged a pending stop stays in
+    /// Tripped.
     fn hello(&mut self, client: usize, acknowledged: u8) -> Result<(), GuardRefusal> {
         if self.holder.is_some_and(|holder| holder != client) {
             return Err(GuardRefusal::Busy);

@@ -3,8 +3,8 @@
 
 use crate::runtime::loop_status::LoopStatus;
 
-/// After this many slots, at least one that began after the request has seen it; the first may have been in
-/// progress.
+/// After this many slots, at least one has begun after the request and seen it; the first may already have
+/// been in progress.
 const TAKEN_AFTER: u64 = 2;
 
 /// Progress of the newest stop, on one connection to one guard.
@@ -42,7 +42,7 @@ impl StopAck {
         Todo::Disarm
     }
 
-    /// Disarming was requested from the tick when its newest status was `status`.
+    /// The tick was asked to disarm; `status` is its newest status.
     pub(super) fn disarm_requested(&mut self, status: &LoopStatus) {
         self.requested_at = status.slots;
     }

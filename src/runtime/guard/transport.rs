@@ -1,5 +1,5 @@
-//! The connection from a runtime to its guard, which keeps message boundaries: a socket in real time, or a
-//! simulated one in virtual time. It does not interpret the messages.
+//! The connection from a runtime to its guard: a socket in real time, a simulated one in virtual time. It
+//! keeps message boundaries, but does not interpret the messages.
 
 use crate::base::time::Span;
 use crate::system::seqpacket::{Received, connect_to, drain, receive, send_to, wait_for};

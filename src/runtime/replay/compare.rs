@@ -1,5 +1,5 @@
-//! Finds the first value of a slot that differs between a record and a recording. Numbers are compared bit
-//! for bit, so zeros of different sign differ.
+//! Finds the first value of a slot that differs between the recording and the replay. Numbers are compared
+//! bit for bit, so zeros of different sign differ.
 
 use crate::base::frame::Sample;
 use crate::base::plan::Board;
@@ -83,8 +83,8 @@ impl Search {
         self.found
     }
 
-    /// Compares two answers of the field, with or without their motors: bit for bit if `bound` is 0, else up
-    /// to this difference. Returns the largest difference.
+    /// Compares two answers of the field, including the motor requests if `motors` is set. If `bound` is 0,
+    /// any differing bit counts, otherwise only a difference above `bound`. Returns the largest difference.
     pub(super) fn answers(
         &mut self,
         (recorded, decided): (&FieldOutput, &FieldOutput),
@@ -218,7 +218,7 @@ pub(super) fn first_difference(slot: &Slot, record: &Record, names: &Names) -> O
     search.value("the mode", &slot.mode, &record.mode);
     search.value("the quality level", &slot.quality, &record.quality);
     search.value("the number of the command", &slot.seq, &record.command.seq);
-    search.value("how long the command is valid", &slot.valid_until, &record.command.valid_until);
+    search.value("the expiry time of the command", &slot.valid_until, &record.command.valid_until);
     search.value("what decided the command", &slot.source, &record.command.source);
     search.floats(|place| names.motor(place), &slot.motors, record.command.used());
     search.found

@@ -18,9 +18,9 @@ use crate::field::{FieldInput, FieldOutput};
 use std::fmt;
 use std::sync::Arc;
 
-/// Largest difference between values of the engine on a GPU and of the one on the CPU. They add in a
-/// different order: a cell differs by some 2e-5, and the skill, a quotient of small errors, by up to 1e-3
-/// (`tests/cuda/engine.rs` holds both engines to that).
+/// Largest accepted difference between a value from the GPU engine and the same value from the CPU engine.
+/// The two add in a different order: a cell differs by about 2e-5, and the skill, a quotient of small errors,
+/// by up to 1e-3 (`tests/cuda/engine.rs` checks both limits).
 const ROUNDING: f32 = 1e-3;
 
 /// Why the field cannot be computed again from here on.
@@ -32,7 +32,8 @@ pub enum FieldUnknown {
     Request(u64),
     /// The engine of the run did not answer in this slot.
     NoAnswer(u64),
-    /// The robot used another engine in this slot than before it.
+    /// The robot's engine was not running in this slot, or another one computed in its place; the engine's
+    /// state as text.
     Engine(u64, String),
 }
 
@@ -82,7 +83,7 @@ impl std::error::Error for NoFieldReplay {}
 pub struct FieldStart {
     /// The field was at rest before the run's first slot.
     pub at_rest: bool,
-    /// Copies of it after some of its cycles.
+    /// Copies of the field after some of its cycles.
     pub copies: Vec<FieldCopy>,
 }
 
@@ -110,7 +111,8 @@ pub struct FieldReplay {
     /// Largest difference that is not reported; 0: every bit counts.
     bound: f32,
     start: FieldStart,
-    /// The answer to the request that the run's engine has not answered yet, and that request's slot.
+    /// The outstanding request: the time of its slot, and the replay's answer, which is compared once the
+    /// run's engine has answered.
     pending: Option<(Instant, Option<FieldOutput>)>,
     begun: bool,
     /// Number of the next cycle; `None`: the field's state is unknown.

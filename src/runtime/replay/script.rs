@@ -3,7 +3,7 @@
 use crate::base::time::{Clock, Instant, Span};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Times that a tick reads: at its start, at its end, and after everything.
+/// How many times a tick reads the clock: at its start, before it writes its record, and after everything.
 const TIMES: usize = 3;
 
 /// The next times that the clock returns.

@@ -31,8 +31,8 @@ fn another_layout_of_a_recording_has_another_version() {
     assert_eq!(
         (FORMAT, &digest[..16]),
         KNOWN,
-        "the bytes of slots or checkpoints mean something else: raise FORMAT, unless only a name has changed, and \
-         put its layout here. It is now:\n{}",
+        "the byte layout of slots or checkpoints has changed: raise FORMAT, unless only a name has changed, and \
+         update the digest in KNOWN. The layout is now:\n{}",
         text.join("\n")
     );
 }

@@ -14,14 +14,14 @@ use crate::hardware::device::actuators::{self, Actuators};
 use crate::memory::map::Thing;
 use std::path::Path;
 
-/// Where `/sys` is.
+/// The root of the file system, where the drivers look up `/sys`.
 const ROOT: &str = "/";
 
 /// A named entry of a polling table.
 pub(super) struct Planned {
     pub poll: PollPlan,
     pub name: String,
-    /// The line by which the device signals that data is ready.
+    /// The line on which the device signals that data is ready.
     pub ready: Option<Line>,
 }
 
@@ -60,7 +60,7 @@ fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
     let poll = PollPlan {
         device,
         channels: group.iter().map(|&channel| channel as u8).collect(), // at most 64 sensors
-        // The shortest period of its sensors: one reading serves all.
+        // The shortest period of its sensors: one poll serves them all.
         period: plans.iter().map(|plan| plan.period).min().unwrap_or(board.period),
         controller: matches!(plans[0].kind, SensorKind::Chip(ChipSensor::HatAdc { .. })),
         prompted: ready.is_some(),
@@ -101,7 +101,8 @@ pub(crate) fn actuators(board: &Board) -> Result<Box<dyn Actuators>, BuildError>
 /// The lines that the motors need, each with the level at which they are stopped.
 pub fn motor_lines(board: &Board) -> Vec<LineUse> {
     let output = |line, high| LineUse { line, usage: Usage::Output { high } };
-    // Holds a controller in reset from now on, so that it sends no pulse before everything is set up.
+    // Requesting a reset line at this level holds the controller in reset, so that it sends no pulse before
+    // everything is set up.
     let stops = board.stop_lines().into_iter().map(|stop| output(stop.line, stop.off_high));
     let directions = board.motors.iter().filter_map(|motor| motor.kind.direction());
     stops.chain(directions.map(|line| output(line, false))).collect()

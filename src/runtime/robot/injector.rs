@@ -1,5 +1,5 @@
-//! Wraps the cycle of a field engine to inject scripted faults, and to model the time of a cycle in virtual
-//! time. A run in real time without scripted faults does not use it.
+//! Wraps the cycle of a field engine to inject scripted faults, and to model the duration of a cycle in
+//! virtual time. A run in real time without scripted faults does not use it.
 
 use crate::base::plan::QUALITY_LEVELS;
 use crate::base::time::{Clock, Span};
@@ -18,7 +18,8 @@ pub(super) struct FaultInjector {
     pub faults: FieldFaults,
     /// The GPU's watch, if a GPU computes the field; its faults are injected there.
     pub watch: Arc<Watch>,
-    /// In virtual time, a cycle takes this time multiplied by its modelled share. `None`: real time.
+    /// In virtual time, a cycle takes this time multiplied by its modelled share. `None`: a cycle takes as
+    /// long as the clock says.
     pub modelled: Option<Span>,
     pub clock: Arc<dyn Clock>,
 }

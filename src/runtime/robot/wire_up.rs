@@ -1,5 +1,6 @@
-//! A worker on each wire of a board: one per bus, one for the sonars, one for the buttons and data-ready
-//! lines, one for the kernel's files. The workers are the same on simulated and real wires.
+//! Opens the buses and lines of a board and creates their workers: one per bus, one for the sonars, one for
+//! the buttons and data-ready lines, one for the kernel's files. The workers are the same on simulated and
+//! real wires.
 
 use super::devices::{self, Planned};
 use super::{BuildError, WorkerThread};
@@ -24,7 +25,8 @@ use crate::system::rt::Role;
 use crate::system::rt::triple_buffer::{Reader, triple_buffer};
 use std::sync::Arc;
 
-/// Receipts between a bus and the tick: one per command, and the tick takes them each slot.
+/// Capacity of the ring of receipts from the motors' bus to the tick: one receipt per command, and the tick
+/// takes them each slot.
 const RECEIPT_RING: usize = 64;
 /// Bus thread names, by bus number; a board has at most this many buses.
 const BUS_NAMES: [&str; MAX_INLETS - 4] =
@@ -33,7 +35,7 @@ const BUS_NAMES: [&str; MAX_INLETS - 4] =
 /// The lines of a bus thread, and where it notes its transfers if a cutter thread watches for hung ones.
 type BusLines = (Box<dyn Gpio>, Option<Arc<InFlight>>);
 
-/// The wires of this run.
+/// What this run's wires lead to: a simulated world, a log or real hardware.
 pub(super) struct World<'o> {
     pub seed: u64,
     pub faults: &'o [Fault],
@@ -41,7 +43,7 @@ pub(super) struct World<'o> {
     pub hardware: Option<Arc<dyn Hardware>>,
 }
 
-/// A board with a worker on each wire.
+/// The workers of a board, and the tick's ends of their links.
 pub(super) struct Wired {
     pub workers: Vec<WorkerThread>,
     pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
@@ -71,7 +73,7 @@ pub(super) fn motor_line(motors: &[MotorPlan]) -> (MotorLink, MotorEnds) {
     (MotorLink::new(motors, put, confirmed, waker.clone()), MotorEnds { commands, receipts, waker })
 }
 
-/// Opens the board's wires and puts a worker on each.
+/// Opens the board's buses and lines, and creates their workers.
 pub(super) fn wire_up(
     board: &Board,
     clock: &Arc<dyn Clock>,

@@ -81,7 +81,7 @@ impl StopFindings {
         }
     }
 
-    /// Whether the motors have stopped without pulling a line; none is pulled then.
+    /// Whether the motors have stopped although no line has been pulled; if so, none needs to be pulled.
     pub fn needs_no_line(&self) -> bool {
         self.guarded() || (self.stopped.is_ok() && self.threat().is_none())
     }
@@ -159,8 +159,8 @@ mod tests {
         assert!(!with(answers(false, Some(99), true), Some(OURS)));
         assert!(!with(answers(true, Some(99), true), Some(OURS)));
         assert!(!with(answers(false, Some(99), true), Some(UNSEEN)));
-        // The runtime that answers is the one that drives, with another board file, or with the same board
-        // and an invisible process.
+        // The runtime that answers is the one that drives: first with another board file, then with the same
+        // board and an unknown process ID.
         assert!(with(answers(false, Some(4711), true), Some(OURS)));
         assert!(with(answers(true, None, true), Some(OURS)));
         // A runtime of another robot.
@@ -184,6 +184,6 @@ mod tests {
         };
         assert!(pulled(Pulled::Enable, None) && pulled(Pulled::Enable, Some(OURS)));
         assert!(pulled(Pulled::Reset, None));
-        assert!(!pulled(Pulled::Reset, Some(OURS)), "it would set the controller up again");
+        assert!(!pulled(Pulled::Reset, Some(OURS)), "the holder would set the controller up again");
     }
 }

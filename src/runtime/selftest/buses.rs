@@ -51,8 +51,8 @@ pub(super) fn check(bench: &Bench<'_>, bus: usize, reset: &Reset) -> Vec<Check> 
     checks
 }
 
-/// Fails if an adapter has a fixed timeout that the board does not know of, because the board's time budgets
-/// are then wrong.
+/// Fails if the adapter's driver has a fixed timeout that the board file does not declare, because the
+/// board's time budgets are then wrong.
 pub fn own_time(root: &Path, plan: &I2cPlan) -> Option<Check> {
     let driver = linux::own_time(root, &plan.node).filter(|driver| plan.driver != Some(*driver))?;
     let (name, hang) = (driver.name(), driver.longest().as_micros_f64() / 1e3);
@@ -61,7 +61,7 @@ pub fn own_time(root: &Path, plan: &I2cPlan) -> Option<Check> {
         plan.timing.timeout.as_micros_f64() / 1e3
     );
     let fix = format!(
-        "write 'driver = \"{name}\"' and 'timeout_ms = {hang:.1}' beside the bus; 'ganglion check' then says what else depends on it"
+        "write 'driver = \"{name}\"' and 'timeout_ms = {hang:.1}' in the bus's section of the board file; 'ganglion check' then says what else depends on it"
     );
     Some(Check::failed(&format!("bus {}", plan.name), found, &fix))
 }
@@ -80,8 +80,8 @@ fn presence(
 ) -> (Option<Check>, Option<Present>) {
     let (board, address) = (bench.board, device.address);
     let what = format!("{address:#04x} on {}", board.i2c[bus].name);
-    // A ranger with a shut-down line may sleep or answer at another address until its set-up, so only its
-    // reading is checked.
+    // Until its set-up, a ranger with a shut-down line may be off, and one whose address is reassigned
+    // answers at its power-on address, so only the ranger's reading is checked.
     let sleeps = board.sensors.iter().any(|sensor| {
         let here = sensor.bus == bus && sensor.kind.i2c_address() == Some(address);
         let wakes_at = |at: u8| at != address || sensor.kind.line(LineRole::Shutdown).is_some();
@@ -126,7 +126,7 @@ fn presence(
     }
 }
 
-/// The other addresses that were tried, as ` (not at 0x14)`; empty if there are none.
+/// The other addresses that were tried, e.g. ` (not at 0x14)`; empty if there are none.
 fn not_at(mcu: &McuPlan) -> String {
     let others: Vec<String> = mcu
         .others

@@ -1,5 +1,5 @@
-//! Which Robot HAT is on this computer, by the device tree, and at which of the board's addresses its
-//! controller answers. A board file for another HAT would drive lines that are not the motors': GPIO23 sets
+//! Which Robot HAT the device tree reports, and at which of the board's addresses the HAT's controller
+//! answers. A board file for another HAT would drive lines that are not the motors': GPIO23 sets
 //! the direction of a v4's left motor, but is the charger's output on a v5.
 //!
 //! Sources: SunFounder's robot-hat library (device.py: uuids and where they are; adc.py, pwm.py: addresses,
@@ -48,7 +48,7 @@ impl fmt::Display for Kind {
 impl Kind {
     /// The HAT that a board file with this controller is for.
     fn of(mcu: &McuPlan) -> Kind {
-        // The two differ in their number of timers; `board/check/wires.rs` allows no other number.
+        // A v4 has four timers, a v5 seven; `board/check/wires.rs` allows no other number.
         if mcu.timers == 4 { Kind::V4 } else { Kind::V5 }
     }
 }
@@ -97,8 +97,8 @@ impl WrongHat {
     }
 }
 
-/// Checks that `board` is for the Robot HAT that the machine in `root` names. If the machine names none, any
-/// HAT may be on it.
+/// Checks that `board` is for the Robot HAT that the files under `root` report. If they report none that is
+/// known, any board passes.
 pub fn matches(board: &Board, root: &Path) -> Result<(), WrongHat> {
     match wanted(board) {
         Some(wanted) => known_hat(&named(root), wanted).map(drop),
@@ -106,7 +106,7 @@ pub fn matches(board: &Board, root: &Path) -> Result<(), WrongHat> {
     }
 }
 
-/// The HAT that `board` is for; `None`: the board has no HAT, or is not for this computer.
+/// The HAT that `board` is for; `None`: the board has no HAT, or its wires are not real.
 fn wanted(board: &Board) -> Option<Kind> {
     board.mcu.as_ref().filter(|_| matches!(board.bus, BusPlan::Linux { .. })).map(Kind::of)
 }
@@ -119,7 +119,7 @@ fn known_hat(hats: &[Named], wanted: Kind) -> Result<Option<(Kind, String)>, Wro
     }
 }
 
-/// Checks the HAT; `None`: the board has none, or is not for this computer.
+/// Checks the HAT; `None`: the board has none, or its wires are not real.
 pub(super) fn check(board: &Board, root: &Path) -> Option<Check> {
     const WHAT: &str = "HAT";
     let (hats, wanted) = (named(root), wanted(board)?);
@@ -306,11 +306,11 @@ mod tests {
         let unknown = tree("12345678-0000-0000-0000-000000000001\0");
         let (warned, found) = verdict("picarx-v4", &unknown);
         assert!(warned == Verdict::Warned && found.contains("Robot HAT 5 (uuid 12345678-"), "{found}");
-        // A folder in place of the file exists but cannot be read.
+        // Here `uuid` is a folder, so it exists but cannot be read as a file.
         let unreadable = Tree::of(&[("proc/device-tree/hat/uuid/x", "")]);
         let (warned, found) = verdict("picarx-v5", &unreadable);
         assert!(warned == Verdict::Warned && found.contains("cannot be read"), "{found}");
         assert_eq!(check(&board("jetson-orin-nano"), tree(V5).root()), None, "no controller");
-        assert_eq!(check(&board("sim"), tree(V5).root()), None, "not for this computer");
+        assert_eq!(check(&board("sim"), tree(V5).root()), None, "simulated wires");
     }
 }

@@ -35,8 +35,8 @@ pub fn check(bench: &Bench<'_>) -> Vec<Check> {
             checks.push(pads::check(bench.root, &name));
         }
     }
-    // Lines that a guard or the motors' owner drives are not touched, but their pads may have the same
-    // problem.
+    // The enable line belongs to a guard or to the driver of the motors, and is not driven here. Its pad may
+    // have the same problem.
     if let Some(enable) = bench.board.enable.filter(|_| on_tegra(bench.board)) {
         checks.push(pads::check(bench.root, &name_of(bench.board, enable.line)));
     }
@@ -98,16 +98,16 @@ fn drives_to(hardware: &dyn Hardware, clock: &dyn Clock, what: &str, driven: &Dr
             }
         }
     }
-    Check::passed(what, "drives_to".to_string())
+    Check::passed(what, "reads back as driven".to_string())
 }
 
 fn is_direction_line(board: &Board, line: Line) -> bool {
     board.motors.iter().any(|motor| motor.kind.direction() == Some(line))
 }
 
-/// Removes the pulse from every drive channel of the Robot HAT, because a program that died may have left one
-/// and a running motor would reverse with its direction line. `false` for other PWM sources, which are not
-/// known to be stopped.
+/// Stops the pulses of every motor of the Robot HAT that has a direction line: a program that died may have
+/// left pulses on, and a running motor would reverse when its direction line changes. `false` if that fails,
+/// and for other PWM sources, which are not known to be stopped.
 fn motors_stopped(bench: &Bench<'_>) -> bool {
     let (Some(mcu), None) = (&bench.board.mcu, &bench.board.pwm) else { return false };
     let Ok(mut i2c) = bench.hardware.i2c(0) else { return false };

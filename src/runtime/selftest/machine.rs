@@ -10,7 +10,7 @@ pub(super) const TREES: [&str; 2] = ["proc/device-tree", "sys/firmware/devicetre
 /// What a machine reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// Its model, for people.
+    /// Its model, human-readable.
     pub model: Option<String>,
     /// The device tree's `compatible`, most specific first; empty if there is no device tree.
     pub compatible: Vec<String>,
@@ -31,7 +31,7 @@ impl fmt::Display for Machine {
 pub struct Mismatch {
     /// The actual machine.
     pub machine: Machine,
-    /// The machines of the board file.
+    /// The machines that the board file is for.
     pub wanted: Vec<String>,
 }
 
@@ -60,8 +60,8 @@ pub fn machine(root: &Path) -> Machine {
     }
 }
 
-/// Whether `board` is for the machine in `root`: one of the board's `compatible` words must be part of a word
-/// in the device tree. A board without `compatible` is for any machine.
+/// Whether `board` is for the machine in `root`: one of the board's `compatible` words must be a substring of
+/// one of the device tree's. A board without `compatible` is for any machine.
 pub fn matches(board: &Board, root: &Path) -> Result<Machine, Mismatch> {
     let machine = machine(root);
     let wanted = &board.compatible;

@@ -62,7 +62,7 @@ pub fn check(root: &Path, name: &str) -> Check {
             &what,
             "this user cannot see whether it drives its pin, and reading an output back proves nothing here"
                 .to_string(),
-            &format!("once after each system installation, check that the pin follows. If not: {fix}"),
+            &format!("once after each system installation, check that the pin switches. If not: {fix}"),
         ),
     }
 }

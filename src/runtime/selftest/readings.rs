@@ -10,7 +10,7 @@ use crate::hardware::device::button::Button;
 use crate::hardware::device::hc_sr04::HcSr04;
 use crate::hardware::device::{self, DeviceFault, Ports};
 
-/// How often a chip is polled for its first value: a ranger needs 33 ms for one, a converter 8 ms.
+/// Maximum number of polls for a chip's first value: a ranger needs 33 ms for one, a converter 8 ms.
 const TRIES: usize = 10;
 /// Polling interval.
 const PAUSE: Span = Span::from_millis(20);
@@ -68,8 +68,8 @@ pub fn off_bus(bench: &Bench<'_>) -> Vec<Check> {
     checks
 }
 
-/// Measures a range. The echo line may still be high from another program's last ping, so this retries for as
-/// long as modules can hold it.
+/// Measures a range. The echo line may still be high from another program's last ping, so this retries for
+/// longer than a sound module can hold it high.
 fn ping(module: &mut HcSr04, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<f32, DeviceFault> {
     let mut answer = module.measure(gpio, clock);
     for _ in 0..2 * TRIES {

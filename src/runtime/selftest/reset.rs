@@ -5,10 +5,10 @@
 //! A stopped guard leaves the line low, and the kernel of Raspberry Pi OS keeps driving it low: the
 //! controller stays in reset and sends no pulses until a process takes the line. In this state nothing that
 //! is written to the bus can move a motor. A command that only examines the robot should not change this
-//! state, so it releases the line and puts it back afterwards. In between, the controller sends no pulses, as
-//! after any reset. If the program is killed in between, the line stays high, and the controller sends only
-//! the pulses that were written meanwhile: servo pulses. A line that was high or floating stays so, as the
-//! vendor's programs expect.
+//! state, so it releases the line and puts it back afterwards. After the release, as after any reset, the
+//! controller sends no pulses until some are written. If the program is killed before it puts the line back,
+//! the line stays high, and the controller sends only the pulses that were written since the release: servo
+//! pulses. A line that was high or floating is left that way, as the vendor's programs expect.
 
 use super::{Afterwards, Bench, Check};
 use crate::base::plan::{Board, GuardHold, Line};
@@ -20,7 +20,7 @@ use crate::hardware::device::robot_hat::{RESET_LOW, RESET_TAKES};
 pub(super) enum Reset {
     /// The board has no such controller.
     NoController,
-    /// It is running: the test released its reset line, and resets the controller afterwards.
+    /// It is running: the test has released its reset line, and will reset the controller at the end.
     Released {
         gpio: Box<dyn Gpio>,
         line: Line,
@@ -75,7 +75,8 @@ impl Reset {
         matches!(self, Reset::Released { .. })
     }
 
-    /// Resets the controller. If this fails, the guard does it later.
+    /// Resets the controller, and leaves it in the state that `afterwards` asks for. If this fails, the guard
+    /// does it later.
     pub fn end(self, afterwards: Afterwards, clock: &dyn Clock) {
         let Reset::Released { mut gpio, line, was_held } = self else { return };
         let held = gpio.set(line, false);
@@ -93,7 +94,8 @@ pub enum Awake {
     AsFound,
     /// A line that no process holds any more kept it in reset; dropping this puts it back.
     Released(Box<dyn Gpio>, Line),
-    /// It may be in reset: the error names the process that holds the line, or why that is not known.
+    /// It may be in reset: the error names the process that holds the line, or says why the state of the line
+    /// is unknown.
     Unknown(OpenError),
 }
 

@@ -19,7 +19,7 @@ struct Tampered {
     taken: Option<Line>,
     /// Address of a device that no board has.
     unexpected: Option<u8>,
-    /// Addresses that the self-test read.
+    /// The I2C addresses that the self-test accessed.
     seen: Arc<Mutex<Seen>>,
 }
 
@@ -201,7 +201,7 @@ fn silent_controller_fails_unless_a_guard_holds_its_reset() {
     let checks = car.checks();
     let hat = of(&checks, "0x14 on motors");
     assert!(hat.verdict == Verdict::Skipped && hat.found.contains("may hold it in reset"), "{hat:?}");
-    assert_eq!(hat.fix.as_deref(), Some("stop it"), "the fix comes with it");
+    assert_eq!(hat.fix.as_deref(), Some("stop it"), "the fix from the error of the held line");
     // On a board without a guard, no other process should hold that line.
     let mut car = Car::sim(&[]);
     car.hardware.taken = Some(Line(5));
@@ -228,12 +228,12 @@ fn a_controller_is_found_at_whichever_of_its_addresses_answers() {
         let mcu = found.mcu.unwrap();
         assert_eq!((mcu.address, mcu.addresses().collect::<Vec<_>>()), (at, vec![at, other]));
         assert_eq!(hat::with_found_address(&car.board, &car.hardware), found);
-        // A stopped guard has left it in reset, so it does not answer.
+        // A stopped guard has left the controller in reset, so it does not answer.
         let low = [LineUse { line: mcu.reset, usage: Usage::Output { high: false } }];
         drop(Hardware::gpio(&car.hardware, "guard", &low).unwrap());
         assert_eq!(hat::with_found_address(&car.board, &car.hardware), car.board);
         assert_eq!(hat::with_found_address_awake(&car.board, &car.hardware, car.clock.as_ref()), found);
-        assert!(reset::is_held(&car.board, &car.hardware), "put back");
+        assert!(reset::is_held(&car.board, &car.hardware), "in reset again");
     }
     // A second device answers at the other address.
     let mut car = Car::of(board("[0x14, 0x15]"), &[]);
@@ -266,7 +266,7 @@ fn the_wrong_hat_is_never_driven() {
 }
 
 /// This controller counts the byte of a version query towards its next frame, so a converter query after it
-/// fails. So the self-test queries the version last, before a reset.
+/// fails. The self-test therefore queries the version last, before a reset.
 #[test]
 fn version_query_does_not_disturb_later_queries() {
     let text = "inherits = \"sim\"\n[sim]\ncounts_every_byte = true\n";
@@ -448,14 +448,14 @@ fn an_undeclared_fixed_adapter_timeout_fails() {
     assert_eq!((check.what.as_str(), check.verdict), ("bus motors", Verdict::Failed));
     assert!(check.found.contains("tegra-i2c") && check.found.contains("160 ms"), "{check}");
     assert!(check.fix.as_ref().unwrap().contains("driver = \"tegra-i2c\""), "{check:?}");
-    // The whole self-test reports it too: it reads the driver from /sys whatever the wires are.
+    // The whole self-test reports it too: it reads the driver from /sys even if the wires are simulated.
     let mut car = Car::sim(&[]);
     car.board.i2c[0] = undeclared.clone();
     let (checks, _) =
         self_test(&car.board, &car.hardware, root.root(), car.clock.as_ref(), Afterwards::AsFound);
     assert_eq!(not_passed(&checks), ["bus motors"], "{checks:#?}");
     link("sys/devices/platform/c250000.i2c/driver", "../../../bus/platform/drivers/i2c_designware");
-    assert_eq!(own_time(root.root(), &undeclared), None, "this driver keeps the configured timeout");
+    assert_eq!(own_time(root.root(), &undeclared), None, "this driver respects the configured timeout");
     assert_eq!(own_time(root.root(), &declared), None, "the budgets are only longer than needed");
 }
 

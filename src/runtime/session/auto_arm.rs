@@ -3,8 +3,8 @@
 //! beside the control socket, and removes it only after a clean end. If the file exists at the start, a
 //! person must arm.
 //!
-//! A reboot clears the directory, and with it the mark. It is checked before the first slot, and removed
-//! after the last.
+//! A reboot clears the directory, and with it the mark. The mark is checked before the first slot, and
+//! removed after the last.
 
 use crate::base::plan::{Board, BusPlan};
 use crate::runtime::control::CONTROL_SOCKET;
@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// File name of the mark.
 const MARK: &str = "unfinished-run";
 /// Content of the mark, for a person who finds it.
-const WORDS: &str = "A run that may arm by itself started here. While this file exists, the next run does not: \
-                     it waits for 'ganglion arm'. A clean end of an armed run removes this file, and so does a reboot.\n";
+const WORDS: &str = "A run that may arm by itself started here. While this file exists, no run arms by itself: \
+                     each waits for 'ganglion arm'. A clean end of an armed run removes this file, and so does a reboot.\n";
 
 /// Whether the robot may arm by itself in this run.
 #[derive(Debug, Default)]
@@ -31,8 +31,8 @@ pub(super) struct AutoArm {
 }
 
 impl AutoArm {
-    /// Creates the mark if the board arms by itself and is on real wires or `control` names a socket. `held`:
-    /// a reason why the robot must not arm by itself in any case.
+    /// Creates the mark if the board arms by itself, and either is on real wires or has a socket named by
+    /// `control`. `held`: a reason why the robot must not arm by itself in any case.
     pub fn begin(board: &Board, control: Option<&Path>, held: Option<String>) -> AutoArm {
         let is_real = matches!(board.bus, BusPlan::Linux { .. });
         if !board.safety.auto_arm {
@@ -75,7 +75,8 @@ impl AutoArm {
         }
     }
 
-    /// The run is over and the motors have stopped; `clean`: without a panic or a latch, and not disarmed.
+    /// The run is over: removes the mark if it was `clean`, which means that the motors are known to have
+    /// stopped, nothing panicked or latched, and the robot was not disarmed.
     pub fn ended(self, clean: bool) {
         if clean {
             self.clear();
@@ -86,7 +87,7 @@ impl AutoArm {
         let Some(mark) = self.mark else { return };
         match std::fs::remove_file(&mark) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
-                log::warn!("the next run will not arm by itself: {}: {error}", mark.display());
+                log::warn!("the next run will not arm by itself: cannot remove {}: {error}", mark.display());
             }
             _ => {}
         }
@@ -152,7 +153,7 @@ mod tests {
     fn only_a_clean_end_or_a_first_run_allows_auto_arm() {
         let place = SocketFolder::new("ends");
         let first = place.begin();
-        assert!(first.off().is_none() && place.mark().exists(), "it exists before anything is armed");
+        assert!(first.off().is_none() && place.mark().exists(), "the mark exists before the robot arms");
         first.ended(true);
         assert!(!place.mark().exists());
         place.begin().ended(false);

@@ -1,4 +1,4 @@
-//! Pages at several sizes, as text.
+//! Tests of the rendered pages, as text, at several window sizes.
 
 use super::*;
 use crate::cli::screen::model::Owner;
@@ -188,7 +188,7 @@ fn no_size_breaks_the_page_and_a_small_one_keeps_the_mode() {
         page(&model, width, height);
     }
     let small = page(&model(status("armed")), 60, 15);
-    has(&small, "This window has 60 x 15. From 80 x 24 on");
+    has(&small, "This window is 60 x 15. At least 80 x 24");
     has(&small, "Armed: the field drives the motors.");
 }
 

@@ -1,11 +1,11 @@
-//! Curves of a whole run in bounded memory. All curves share cells of the same number of slots; when the
+//! Curves of a whole run in bounded memory. The cells of all curves have the same number of slots. When the
 //! cells run out, each pair of neighbours is merged into one, which keeps the smallest and the largest value
 //! in order of time. So no peak is lost, however long the run is.
 
 use crate::base::time::Span;
 
-/// Maximum number of values on a page, all curves together. As base64 of 32-bit numbers they take 5.3 bytes
-/// each, so the curves take at most 3.2 MB.
+/// Maximum number of values on a page, all curves together, for up to 300 curves. As base64 of 32-bit numbers
+/// they take 5.3 bytes each, so the curves take at most 3.2 MB.
 const VALUES: usize = 600_000;
 /// Minimum number of cells, however many curves there are: about one for each pixel of a wide screen.
 const FEWEST_CELLS: usize = 1_000;
@@ -30,7 +30,7 @@ type Cell = [f32; 2];
 #[derive(Debug)]
 pub struct Curves {
     period: Span,
-    /// Slots in a cell.
+    /// Slots per cell.
     width: u64,
     /// Maximum number of cells with two values each.
     most: usize,
@@ -50,23 +50,23 @@ impl Curves {
         CurveId(self.curves.len() - 1)
     }
 
-    /// Slots in a cell.
+    /// Slots per cell.
     pub fn width(&self) -> u64 {
         self.width
     }
 
-    /// Seconds in a cell.
+    /// Duration of a cell, seconds.
     pub fn cell_s(&self) -> f64 {
         self.period.as_secs_f64() * self.width as f64
     }
 
-    /// Adds a value; `at` counts from the first slot.
+    /// Adds a value; `at` is the time since the first slot.
     pub fn put(&mut self, CurveId(curve): CurveId, at: Span, value: f32) {
         if !value.is_finite() {
             return;
         }
         let period = self.period.as_nanos().max(1);
-        // Slots are due on a grid; half a period makes up for rounding.
+        // Slots are due on a grid; adding half a period rounds to the nearest one.
         let slot = at.as_nanos().saturating_add(period / 2) / period;
         while slot / self.width >= self.cells() as u64 {
             self.halve();
@@ -100,8 +100,8 @@ impl Curves {
         self.curves.iter().map(|(_, cells)| cells.len()).max().unwrap_or(0)
     }
 
-    /// The values of a curve, for every cell in use: one each if it keeps the newest or a cell is one slot,
-    /// else two.
+    /// The values of a curve, for every cell in use: one per cell if the curve keeps the newest value or a
+    /// cell is a single slot, otherwise two.
     pub fn values(&self, CurveId(curve): CurveId) -> Vec<f32> {
         let (keep, cells) = &self.curves[curve];
         let each = if self.width > 1 && *keep == Keep::Extremes { 2 } else { 1 };

@@ -15,7 +15,8 @@ use crate::field::slices::SlicesMessage;
 use crate::runtime::control::Status;
 use std::collections::BTreeMap;
 
-/// Maximum number of temperature curves: a status with more names than any board has is not ours.
+/// Maximum number of temperature curves. No board has as many, so a status with more was not written by
+/// ganglion.
 const MOST_TEMPERATURES: usize = 16;
 /// Maximum number of sets of slices through the field: enough for one every five seconds for ten minutes.
 /// They take 0.7 MB of the page.
@@ -42,7 +43,7 @@ pub struct DriveShown {
     pub slices: Vec<(f64, SlicesMessage)>,
     /// The last status in the recording.
     pub status: Option<Box<Status>>,
-    /// Status messages that this program cannot read.
+    /// Messages with a status or with slices that this program cannot read.
     pub unreadable: u64,
     /// Spans and moments that did not fit on the page.
     pub left_out: u64,
@@ -114,7 +115,7 @@ impl Common {
     }
 }
 
-/// A sensor so far.
+/// What is known of a sensor so far.
 struct Sensor {
     name: String,
     unit: String,
@@ -123,7 +124,7 @@ struct Sensor {
     readings: Readings,
 }
 
-/// A run so far.
+/// What is known of a run so far.
 pub struct Drive {
     tally: Tally,
     first: Option<Instant>,
@@ -182,9 +183,9 @@ impl Drive {
             causes: Cause::ALL.map(|cause| (cause, Spans::default())).into(),
             lost: false,
             marks: Marks::default(),
-            times: ["start of a slot, late by", "work of a slot", "command on the wire after"]
+            times: ["start lateness of a slot", "execution time of a slot", "slot to command on the wire"]
                 .into_iter()
-                .chain(["computing a field cycle", "answer of the field after"])
+                .chain(["computation time of a field cycle", "request to answer of the field"])
                 .map(Times::new)
                 .collect::<Vec<_>>()
                 .try_into()
@@ -197,7 +198,7 @@ impl Drive {
         }
     }
 
-    /// The next slot.
+    /// Adds the next slot.
     pub fn take(&mut self, slot: &Slot) {
         let at = slot.slot.since(*self.first.get_or_insert(slot.slot));
         self.newest = slot.slot;
@@ -297,7 +298,7 @@ impl Drive {
         }
     }
 
-    /// The program's memory, files and threads after the newest slot.
+    /// Adds the program's memory, files and threads after the newest slot.
     pub fn take_process(&mut self, message: &ProcessMessage) {
         self.tally.take_process(message);
         let Some(first) = self.first else { return };
@@ -318,7 +319,7 @@ impl Drive {
         }
     }
 
-    /// A status of the robot.
+    /// Adds a status of the robot.
     pub fn take_status(&mut self, json: &[u8]) {
         let Ok(status) = serde_json::from_slice::<Status>(json) else {
             self.unreadable += 1;
@@ -334,7 +335,7 @@ impl Drive {
         self.status = Some(Box::new(status));
     }
 
-    /// Slices through the field, taken at `time`. If there are too many, every second set is dropped.
+    /// Adds slices through the field, taken at `time`. If there are too many, every second set is dropped.
     pub fn take_slices(&mut self, time: u64, json: &[u8]) {
         let message = serde_json::from_slice(json).ok().map(|ImageMessage { slices, .. }| slices);
         let Some(slices) = message.filter(|slices| slices.cells().is_some()) else {
@@ -449,22 +450,22 @@ impl Common {
         vec![
             Plot::of(
                 "lateness",
-                "start and work of a slot",
+                "start lateness and execution time of each slot",
                 "us",
-                named(&["start, late by", "work"], &[release, work]),
+                named(&["start lateness", "execution time"], &[release, work]),
             ),
             Plot::of(
                 "lateness",
                 "from the slot to the command on the wire",
                 "us",
-                named(&["after"], &[wire]),
+                named(&["latency"], &[wire]),
             ),
             Plot::of("lateness", "due slots that did not run", "slots", named(&["lost"], &[lost])),
             Plot::of(
                 "field",
-                "times of the field",
+                "computation and answer times of the field",
                 "us",
-                named(&["computing", "from request to answer"], &[compute, answer]),
+                named(&["computation", "from request to answer"], &[compute, answer]),
             ),
             Plot::of("field", "where the GPU's time went", "us", named(&DeviceTimes::PARTS, &device)),
             Plot::of(

@@ -5,7 +5,7 @@ use crate::drive::trace::Latency;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Bars in a decade of times: neighbours differ by a quarter, which the eye can still tell apart.
+/// Bars per decade: each bin edge is a quarter above the one before, a step that the eye can still see.
 const PER_DECADE: f64 = 10.0;
 /// Number of bars, which range from a microsecond to ten seconds; shorter times count in the first bar,
 /// longer ones in the last.
@@ -29,9 +29,9 @@ pub struct TimesShown {
     pub title: &'static str,
     /// Percentiles, microseconds.
     pub percentiles: Latency,
-    /// The number of the first bar with a time.
+    /// Index of the first bar that is not empty.
     pub first: usize,
-    /// Number of times in that bar and in each that follows.
+    /// Counts of the bars from there to the last one that is not empty.
     pub counts: Vec<u64>,
 }
 

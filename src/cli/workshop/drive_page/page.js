@@ -10,7 +10,7 @@
   const whole = [0, Math.max(data.seconds, data.cell_s)];
   const figure = value => value == null ? '--' : String(+value.toPrecision(5));
 
-  // Base64 of 32-bit floats, lowest byte first; null where there is no value.
+  // Base64 of little-endian 32-bit floats; null where there is no value.
   const unpacked = text => {
     const bytes = Uint8Array.from(atob(text), letter => letter.charCodeAt(0)), view = new DataView(bytes.buffer);
     return Array.from({length: bytes.length / 4}, (_, at) => {
@@ -36,13 +36,13 @@
     range = [begin, begin + length];
     plots.forEach(plot => plot.setScale('x', {min: range[0], max: range[1]}));
     document.getElementById('range').textContent =
-      `${range[0].toFixed(2)} s to ${range[1].toFixed(2)} s; drag to zoom, double-click for all`;
+      `${range[0].toFixed(2)} s to ${range[1].toFixed(2)} s; drag to zoom, double-click for the whole run`;
     drawMap();
     showSlices();
   };
   const zoomed = plot => {
     const {min, max} = plot.scales.x;
-    // uPlot sets its scale later than it is asked to: what is already the range changes nothing.
+    // uPlot applies a new scale later and then calls this hook: a scale that equals the range is ignored.
     if (building || min == null || Math.abs(min - range[0]) + Math.abs(max - range[1]) < 1e-9) return;
     zoom(min, max);
   };
@@ -178,7 +178,7 @@
     element('p', place, '\u25bc a reflex trips  \u25a0 a bus thread stops the motors at once  \u25cf a request  \u25c6 slots lost');
   };
 
-  // When a value was not good: a band, and a cross where that begins.
+  // A band while the value was not good, and a cross where the band begins.
   const drawBad = bad => plot => {
     const {ctx: canvas, bbox: box} = plot, scale = devicePixelRatio, size = 4 * scale;
     const place = at => Math.min(Math.max(plot.valToPos(at, 'x', true), box.left), box.left + box.width);
@@ -220,9 +220,9 @@
     }), [seconds, ...values], box);
   };
 
-  // Bars of a tenth of a decade; the number of times on a logarithmic axis, so that the tail is visible.
+  // Ten bars per decade; the counts have a logarithmic axis, so that the tail is visible.
   const histogram = (box, times) => {
-    element('small', element('h3', box, times.title + ' '), 'count, by us');
+    element('small', element('h3', box, times.title + ' '), 'count by time in us');
     const bound = bar => 10 ** (bar / 10), first = times.first - 1, count = times.counts.length + 2;
     const bars = Array.from({length: count}, (_, at) => first + at);
     const counts = [null, ...times.counts.map(many => many || null), null];
@@ -230,7 +230,7 @@
     const named = decades.length > 1 ? decades : bars.filter((bar, at) => bar >= 0 && at % Math.ceil(count / 6) === 0);
     const most = Math.max(...times.counts);
     const word = bar => figure(+bound(Math.max(bar, 0)).toPrecision(2));
-    // A bar begins half a bar before its number.
+    // A bar is centred on its index, so its lower bin edge is half a bar to the left.
     const lines = [['p50', times.percentiles.p50], ['p99', times.percentiles.p99], ['p99.9', times.percentiles.p999]];
     const draw = plot => {
       const {ctx: canvas, bbox: area} = plot, scale = devicePixelRatio;
@@ -257,7 +257,7 @@
         values: (_, splits) => splits.map(String), filter: (_, splits) => splits})],
       series: [
         {label: 'microseconds', value: (_, bar) => bar == null ? '--' : `${word(bar)} to ${word(bar + 1)}`},
-        {label: 'times', stroke: () => colour('c0'), fill: () => colour('c0'), points: {show: false},
+        {label: 'count', stroke: () => colour('c0'), fill: () => colour('c0'), points: {show: false},
           paths: uPlot.paths.bars({size: [.92, 1000]}), value: (_, many) => many == null ? '0' : String(many)},
       ],
       legend: {markers: {show: false}},
@@ -357,7 +357,7 @@
         pen.drawImage(picture, 0, 0);
         pen.restore();
       }
-      words.textContent = 'A cross is a stop of the armed robot. Move over the path or over a curve to see where the robot was.';
+      words.textContent = 'Each cross is a stop of the armed robot. Point at the path or at a curve to see where the robot was.';
       if (cell == null) return;
       const [x, y] = screen(xs[cell], ys[cell]);
       pen.strokeStyle = colour('c1'); pen.lineWidth = 3; pen.beginPath(); pen.arc(x, y, 7, 0, 7); pen.stroke();
@@ -365,7 +365,7 @@
     };
     canvas.addEventListener('mousemove', event => {
       const box = canvas.getBoundingClientRect(), [x, y] = [event.clientX - box.left, event.clientY - box.top];
-      let best = null, least = 900; // 30 pixels
+      let best = null, least = 900; // 30 pixels, squared
       for (const cell of shown()) {
         const [px, py] = screen(xs[cell], ys[cell]), away = (px - x) ** 2 + (py - y) ** 2;
         if (away < least) [best, least] = [cell, away];
@@ -419,12 +419,12 @@
       }
       const [least, most] = set.range.map(value => value.toFixed(2));
       words.textContent = `After ${at.toFixed(2)} s, cycle ${set.cycle}: from ${least} (pale) to ${most} (blue). `
-        + 'Move over a curve to see the field at that time.';
+        + 'Point at a curve to see the field at that time.';
     };
     showSlices();
   };
 
-  // Draws everything anew: at the start, in another width, in other colours, for paper.
+  // Redraws everything: at the start, after a change of the width or of the colours, and for printing.
   let turn = 0;
   const build = atOnce => {
     const mine = ++turn;
@@ -437,7 +437,7 @@
     data.plots.forEach(wanted => work.push(() => curves(place(wanted.section), wanted)));
     const bars = document.getElementById('histograms');
     data.times.forEach(times => {
-      const box = element('div', bars); // all boxes first: they share the width
+      const box = element('div', bars); // make all boxes first: they share the width
       work.push(() => histogram(box, times));
     });
     if (path) work.push(() => map(place('path')));

@@ -1,5 +1,6 @@
-//! The page as HTML. Whatever comes from a recording is treated as text: in the body it is escaped, in the
-//! data each `<` is. The browser runs only the two scripts whose digests the page names, and loads nothing.
+//! The page as HTML. Everything from a recording is treated as text: it is escaped in the body, and each `<`
+//! is escaped in the data. The browser runs only the two scripts whose digests the page names, and loads
+//! nothing.
 
 use super::drive::DriveShown;
 use super::tables::{machine, readings, table};
@@ -21,10 +22,10 @@ const UPLOT_LICENCE: &str = include_str!("uplot/LICENSE");
 const SCRIPT: &str = include_str!("page.js");
 /// The page's own style sheet.
 const LOOKS: &str = include_str!("page.css");
-/// SHA-256 of both scripts in base64: a browser runs no other. A test compares them.
+/// SHA-256 of the two scripts in base64: a browser runs no others. A test compares these with the scripts.
 const DIGESTS: [&str; 2] =
-    ["GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=", "GJKR50QXLmaM1ihk/jkPi1UfhrGHca2HfesqaRqnvIg="];
-/// Maximum number of events in the table; the timeline shows all.
+    ["GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=", "OoOTLhQdMjKJIQ4OkB49VwQ6AoNoIbq+PxACpskFmF4="];
+/// Maximum number of rows in the table of events and in that of stops; the timeline shows all events.
 const MOST_ROWS: usize = 500;
 
 /// The page.
@@ -133,7 +134,7 @@ fn events(drive: &DriveShown) -> String {
     }
     let all = table(&["after", "what", "which"], &rows);
     let more = more(drive.marks.len(), "The timeline shows them.");
-    format!("<details><summary>Each of the events</summary>{all}{more}</details>")
+    format!("<details><summary>Table of events</summary>{all}{more}</details>")
 }
 
 fn times(drive: &DriveShown) -> String {
@@ -142,7 +143,7 @@ fn times(drive: &DriveShown) -> String {
         let micros = [found.p50, found.p99, found.p999, found.max].map(|micros| format!("{micros:.1}"));
         [vec![times.title.to_string()], micros.to_vec(), vec![found.n.to_string()]].concat()
     });
-    let head = ["microseconds", "p50", "p99", "p99.9", "largest", "of how many"];
+    let head = ["microseconds", "p50", "p99", "p99.9", "max", "count"];
     format!("{}<div id=\"histograms\"></div>", table(&head, &rows.collect::<Vec<_>>()))
 }
 
@@ -151,8 +152,9 @@ fn slices(drive: &DriveShown) -> String {
     match drive.slices.len() {
         0 => "<p>The recording holds no slices through the field.</p>".to_string(),
         count => format!(
-            "<h3>Slices through the field</h3>\n<p>Each square is one plane of the field: of the {SLICES} channels \
-             that vary most at that time, the plane with the peak. All have the same scale.</p>\n\
+            "<h3>Slices through the field</h3>\n<p>Each square is one plane of the field: for each \
+             of the {SLICES} channels that vary most at that time, the plane with its most unusual cell. All \
+             have the same scale.</p>\n\
              <canvas id=\"slices\"></canvas><p id=\"sliced\"></p>\n<p>The page holds {count} sets.</p>"
         ),
     }
@@ -172,7 +174,7 @@ fn detail(drive: &DriveShown) -> String {
         1 => "The curves show every slot.".to_string(),
         _ => format!(
             "Each point of a curve stands for {width} slots ({:.0} ms), of which it shows the smallest and the \
-             largest value; 'ganglion log cut' makes a recording of a part, whose page shows more.",
+             largest value; 'ganglion log cut' copies a part to a new file, whose page shows more detail.",
             1e3 * drive.curves.cell_s()
         ),
     };
@@ -180,7 +182,7 @@ fn detail(drive: &DriveShown) -> String {
         said += &format!(" {} spans and events did not fit on this page.", drive.left_out);
     }
     if drive.unreadable > 0 {
-        said += &format!(" {} messages of status could not be read.", drive.unreadable);
+        said += &format!(" {} messages with a status or with slices could not be read.", drive.unreadable);
     }
     said
 }
@@ -214,7 +216,7 @@ fn data(drive: &DriveShown) -> Value {
     })
 }
 
-/// Numbers as base64 of 32-bit floats, lowest byte first.
+/// Numbers as base64 of little-endian 32-bit floats.
 fn packed(values: &[f32]) -> String {
     BASE64.encode(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())
 }
@@ -251,7 +253,7 @@ mod tests {
     fn the_page_names_the_digests_of_its_scripts() {
         let found = [UPLOT, SCRIPT].map(|script| BASE64.encode(&sha256(script)));
         assert_eq!(found, DIGESTS, "after a change to page.js copy the digests on the left into DIGESTS");
-        // Either of these would end or disturb a script in HTML.
+        // In HTML, either of these would end or break a script.
         assert!(
             [UPLOT, SCRIPT].iter().all(|script| !script.contains("</script") && !script.contains("<!--"))
         );

@@ -22,7 +22,7 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// `word` applies from `at` on; `None`: no word does.
+    /// `word` applies from `at` on; `None`: no word applies.
     pub fn set(&mut self, at: f64, word: Option<&str>) {
         if self.open.as_ref().map(|open| open.2.as_str()) == word {
             return;
@@ -58,7 +58,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Something happened.
+    /// Adds a moment.
     pub fn add(&mut self, at: f64, kind: &'static str, what: impl Into<String>) {
         match self.all.len() < MOST_MARKS {
             true => self.all.push(Mark(at, kind, what.into())),

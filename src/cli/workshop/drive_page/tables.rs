@@ -36,7 +36,7 @@ impl Readings {
     }
 }
 
-/// A table: its head, and rows of cells, which are escaped here.
+/// A table with this head and these rows. All cells are escaped here.
 pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let mut html = String::from("<div class=\"wide\"><table><thead><tr>");
     head.iter().for_each(|cell| html += &format!("<th>{}</th>", markup(cell)));
@@ -64,7 +64,7 @@ pub fn readings(sensors: &[(String, Readings)]) -> String {
         vec![name.clone(), readings.taken.to_string(), failed, format!("{share:.1} %"), bad]
     });
     let head =
-        ["sensor", "readings", "without a value", "slots with a good value", "slots without, by reason"];
+        ["sensor", "readings", "without a value", "slots with a good value", "slots without one, by reason"];
     table(&head, &rows.collect::<Vec<_>>())
 }
 
@@ -75,12 +75,12 @@ pub fn machine(status: &Status) -> String {
         let counts = [bus.failures, bus.retries, bus.set_ups, bus.expired, bus.stops_again];
         let recovery = counted(&bus.recovery, "none");
         let name = std::iter::once(bus.name.clone());
-        let words = [recovery, joined(&bus.measures, "reset only"), joined(&bus.lost, "none")];
+        let words = [recovery, joined(&bus.measures, "none"), joined(&bus.lost, "none")];
         name.chain(counts.map(|count| count.to_string())).chain(words).collect()
     });
     let head = ["bus", "failed", "retried", "set up", "commands expired", "stopped again", "recoveries"]
         .into_iter()
-        .chain(["it may also", "devices lost"])
+        .chain(["available besides a reset", "devices lost"])
         .collect::<Vec<_>>();
     let mut html = table(&head, &rows.collect::<Vec<_>>());
     html += "<dl class=\"facts\">";
@@ -104,7 +104,7 @@ pub fn machine(status: &Status) -> String {
     }
     if let Some(guard) = &status.guard {
         let reason = guard.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
-        fact("guard", format!("{}, switched off {} times{reason}", guard.phase, guard.trips));
+        fact("guard", format!("{}, tripped {} times{reason}", guard.phase, guard.trips));
     }
     fact("records dropped", status.records_dropped.to_string());
     html + "</dl>\n"

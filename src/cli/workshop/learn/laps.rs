@@ -28,7 +28,7 @@ pub struct Judgement {
     /// Cycles of each lap.
     cycles: Vec<usize>,
     judged: Vec<Judged>,
-    /// The fields of all seeds together.
+    /// For each method with several seeds, the mean and the range of their accuracies.
     spreads: Vec<Spread>,
 }
 
@@ -137,7 +137,7 @@ impl Spread {
 impl Judgement {
     /// Prints the table.
     pub fn print(&self) {
-        say!("right decisions on each lap, learned from the others ({GAP_S} s between):");
+        say!("accuracy on each lap, after learning from the others (gaps of {GAP_S} s):");
         let widest = self.judged.iter().map(|judged| judged.label().chars().count()).max().unwrap_or(0);
         for judged in &self.judged {
             let laps: Vec<String> = judged.laps.iter().map(|lap| super::share(*lap)).collect();
@@ -149,7 +149,7 @@ impl Judgement {
             );
         }
         for Spread { method, seeds, mean, least, most } in &self.spreads {
-            say!("  {method}: mean of {seeds} seeds {mean:.4}, least {least:.4}, most {most:.4}");
+            say!("  {method}: mean of {seeds} seeds {mean:.4}, lowest {least:.4}, highest {most:.4}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Compares measured cells: GPU with processor, and each batch with the next larger one. A figure whose cells
+//! Compares measured cells: GPU with CPU, and each batch size with the next larger one. A figure whose cells
 //! were not measured is absent, never 0.
 
 use super::{HrrFigure, Operation};
 use crate::memory::choice::Residence;
 use serde::Serialize;
 
-/// One operation on one batch, on processor and GPU. Times are medians.
+/// One operation on one batch, on CPU and GPU. Times are medians.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     /// Its operation.
@@ -14,21 +14,21 @@ pub struct Comparison {
     pub d: usize,
     /// Rows.
     pub batch: usize,
-    /// Processor's time over the GPU's, if the rows come from the host and go back there.
+    /// The CPU's time divided by the GPU's, if the rows come from the host and the result goes back there.
     pub speed_up_from_host: Option<f64>,
-    /// Processor's time over the GPU's, if the rows are on the GPU.
+    /// The CPU's time divided by the GPU's, if the rows are on the GPU.
     pub speed_up: Option<f64>,
-    /// Time of a plain copy of the same size on the GPU, over the time of the operation on rows in its
-    /// memory: 1 is as fast as that memory allows.
+    /// Time of a plain copy of the same size in the GPU's memory, divided by the time of the operation on
+    /// rows in that memory: 1 is as fast as the copy.
     pub efficiency: Option<f64>,
-    /// Time to copy the rows to the GPU and back, microseconds: the operation's time with these copies less
-    /// its time without. Also `None` if the time without copies is not shorter.
+    /// Time to copy the rows to the GPU and the result back, microseconds: the operation's time with these
+    /// copies minus its time without them. `None` also if the time without them is not shorter.
     pub transfer_us: Option<f64>,
-    /// `transfer_us` over the time with the copies.
+    /// `transfer_us` divided by the time with the copies.
     pub transfer_share: Option<f64>,
 }
 
-/// How the time grows from one measured batch to the next larger one, on the same processor or GPU.
+/// How the time grows from one measured batch size to the next larger one, on the same device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Growth {
     /// Its operation.
@@ -37,19 +37,20 @@ pub struct Growth {
     pub d: usize,
     /// 1: the caller's thread; 0: the GPU.
     pub threads: usize,
-    /// Where the GPU's rows were; `None`: the processor computed it.
+    /// Where the GPU's rows were; `None`: the CPU computed the batch.
     pub residence: Option<Residence>,
     /// Rows of the smaller batch.
     pub from: usize,
     /// Rows of the larger batch.
     pub to: usize,
-    /// Time of the larger batch over that of the smaller.
+    /// Time of the larger batch divided by that of the smaller one.
     pub times: f64,
-    /// The exponent with which the time grows with the batch: 0 is constant, 1 is proportional.
+    /// Exponent of a power law through both times, as a function of the batch size: 0 is constant, 1 is
+    /// proportional.
     pub exponent: f64,
 }
 
-/// Compares each operation and batch that the GPU computed.
+/// Compares GPU and CPU on each operation and batch that the GPU computed.
 pub(super) fn comparisons(cells: &[HrrFigure]) -> Vec<Comparison> {
     let mut found: Vec<Comparison> = Vec::new();
     for cell in cells.iter().filter(|cell| cell.residence.is_some()) {
@@ -77,7 +78,7 @@ pub(super) fn comparisons(cells: &[HrrFigure]) -> Vec<Comparison> {
     found
 }
 
-/// The growth of each operation that was measured with more than one batch.
+/// The growth of each operation that was measured with more than one batch size.
 pub(super) fn growth(cells: &[HrrFigure]) -> Vec<Growth> {
     let mut found = Vec::new();
     for cell in cells {
@@ -113,7 +114,7 @@ pub(super) fn cell_of(
     cells.iter().find(|cell| (cell.operation, cell.d, cell.batch, cell.residence) == wanted)
 }
 
-/// `None` if either is missing or not a valid time.
+/// `above` divided by `below`; `None` if either is missing or not positive.
 fn over(above: Option<f64>, below: Option<f64>) -> Option<f64> {
     above.zip(below).filter(|(above, below)| *above > 0.0 && *below > 0.0).map(|(above, below)| above / below)
 }
@@ -122,7 +123,7 @@ fn over(above: Option<f64>, below: Option<f64>) -> Option<f64> {
 pub(super) mod tests {
     use super::*;
 
-    /// A cell of 512 numbers.
+    /// A cell for rows of 512 numbers.
     pub fn cell(operation: Operation, batch: usize, residence: Option<Residence>, p50_us: f64) -> HrrFigure {
         HrrFigure {
             operation,
@@ -152,7 +153,7 @@ pub(super) mod tests {
         let bind = |batch, residence, us| cell(Operation::Bind, batch, residence, us);
         let cells = [bind(1, None, 8.0), bind(100, None, 800.0), bind(100, HOST, 40.0), bind(100, GPU, 10.0)];
         let found = comparisons(&cells);
-        assert_eq!(found.len(), 1, "only the processor computed one vector");
+        assert_eq!(found.len(), 1, "only the CPU computed the batch of 1");
         let Comparison { speed_up_from_host, speed_up, efficiency, transfer_us, transfer_share, .. } =
             found[0];
         assert!(close(speed_up_from_host, 20.0) && close(speed_up, 80.0), "{found:?}");
@@ -164,7 +165,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_figure_that_was_not_measured_is_absent_not_zero() {
-        // A clean-up transfers no rows; a transfer that takes no time looks the same.
+        // A clean-up transfers no rows. A transfer without measurable time has the same result.
         let clean = [cell(Operation::CleanUp, 10, GPU, 10.0)];
         let Comparison { speed_up_from_host, speed_up, efficiency, transfer_us, transfer_share, .. } =
             comparisons(&clean)[0];

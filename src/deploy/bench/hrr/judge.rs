@@ -1,5 +1,5 @@
-//! The figures of the memory on a GPU for which boards state targets (`hrr_...` of `[targets.gpu]`), and the
-//! use of the GPU's memory.
+//! The figures of holographic memory on a GPU that have targets in a board (`hrr_...` of `[targets.gpu]`),
+//! and the use of GPU memory.
 
 use super::compare::{cell_of, comparisons};
 use super::{HrrFigures, Operation};
@@ -9,10 +9,11 @@ use crate::memory::choice::Residence;
 use crate::memory::gpu::{GpuWorkspace, Unfit};
 use serde::Serialize;
 
-/// Length of the vectors that the targets are stated for.
+/// Length of the vectors to which the targets apply.
 const D: usize = 512;
-/// Vectors in the batch, and in the sum, that the targets are stated for.
+/// Batch size of the targets for a batch and for transfers.
 const BATCH: usize = 100;
+/// Number of vectors in the sum to which the target for superposition applies.
 const SUM: usize = 1000;
 
 /// GPU memory used for rows of one length.
@@ -27,9 +28,9 @@ pub struct MemoryFigure {
     /// How many of these bytes were allocated, in one allocation at the start; `None`: the allocation was
     /// refused.
     pub allocated_bytes: Option<usize>,
-    /// Bytes that the driver reserved for them and for the kernels; `None`: refused, or unknown.
+    /// Bytes that the driver reserved for the rows and the kernels; `None`: refused, or unknown.
     pub reserved_bytes: Option<usize>,
-    /// Bytes that the GPU has; `None`: refused because other processes use them.
+    /// Bytes that the GPU has; `None`: the allocation was refused because other processes use its memory.
     pub limit_bytes: Option<usize>,
     /// The larger of needed and reserved bytes, divided by the bytes that the GPU has.
     pub share_of_limit: Option<f64>,
@@ -77,7 +78,7 @@ fn share(part: usize, whole: usize) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// Each figure with its target. `unjudged` is the reason if no target is judged on this machine.
+/// Each figure with its target. `unjudged`: why no target is judged on this machine, if none is.
 pub fn rows(targets: &GpuTargets, figures: &HrrFigures, unjudged: Option<&str>) -> Vec<Row> {
     let of = |operation, batch| {
         let cell = cell_of(&figures.cells, operation, D, batch, Some(Residence::Host));
@@ -94,9 +95,9 @@ pub fn rows(targets: &GpuTargets, figures: &HrrFigures, unjudged: Option<&str>) 
         let row = Row::new(format!("GPU: {what} of {batch} x {D}, p50"), "us", us).at_most(target);
         (row, format!("needs --dims {D} and --batches {batch}"))
     };
-    let transfer_row = Row::new(format!("GPU: share of transfers, bind of {BATCH} x {D}"), "1", transfer);
-    let memory_row = Row::new("GPU: memory of the rows over the GPU's", "1", memory);
-    let transfer_needs = format!("needs --dims {D} and --batches {BATCH}, and transfers that take time");
+    let transfer_row = Row::new(format!("GPU: transfers' share of time, bind {BATCH} x {D}"), "1", transfer);
+    let memory_row = Row::new("GPU: memory of the rows, share of the total", "1", memory);
+    let transfer_needs = format!("needs --dims {D} and --batches {BATCH}, and a measurable transfer time");
     let rows = vec![
         timed("bind", 1, bind, targets.hrr_bind_us),
         timed("bind and unbind", 1, pair, targets.hrr_pair_us),
@@ -106,10 +107,10 @@ pub fn rows(targets: &GpuTargets, figures: &HrrFigures, unjudged: Option<&str>) 
         (memory_row.at_most(targets.hrr_memory_share), "other processes use the GPU's memory".into()),
     ];
     let unjudged = match (&figures.gpu, figures.emulated) {
-        (Some(gpu), Some(true)) => Some(format!("the GPU '{}' is emulated on a processor", gpu.name)),
+        (Some(gpu), Some(true)) => Some(format!("the GPU '{}' is emulated on the CPU", gpu.name)),
         _ => unjudged.map(String::from),
     };
-    // A row length that does not fit must not affect one that does.
+    // If one row length does not fit, the figures of the others must not be affected.
     let absence = figures.gpu_absence.clone().filter(|_| figures.gpu.is_none());
     let finished = rows.into_iter().map(|(mut row, needs)| {
         if row.measured.is_none() {
@@ -150,10 +151,10 @@ mod tests {
 
     fn memory(share: f64) -> MemoryFigure {
         let refused = Unfit::Limit { wanted: (share * 1e6) as usize, limit: 1_000_000 };
-        MemoryFigure::refused(512, 1, &refused).expect("it is the memory")
+        MemoryFigure::refused(512, 1, &refused).expect("a lack of memory")
     }
 
-    /// A GPU that does everything in 90 us, or in 80 us without the transfers.
+    /// A GPU that needs 90 us for each operation, or 80 us without the transfers.
     fn figures() -> HrrFigures {
         let mut cells = Vec::new();
         for (operation, batch) in [
@@ -181,7 +182,7 @@ mod tests {
         assert!((all[4] - 1.0 / 9.0).abs() < 1e-12 && (all[5] - 0.5).abs() < 1e-12);
         let missed = Some(false);
         assert_eq!(verdicts(&found), [Some(true), Some(true), Some(true), Some(true), missed, Some(true)]);
-        // More than 80 % of the GPU: refused, and a target that is missed.
+        // More than 80 % of the GPU's memory: the allocation is refused and the target is missed.
         let full = HrrFigures { memory: vec![memory(0.5), memory(0.9)], ..figures() };
         assert_eq!(verdicts(&rows(&TARGETS, &full, None))[5], missed);
         assert!(

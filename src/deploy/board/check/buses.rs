@@ -113,8 +113,8 @@ fn node(section: &Section<'_>) -> Option<I2cNode> {
         }
         None if word.starts_with('/') => Some(I2cNode::Path(word)),
         _ => {
-            let rule = "expected: an absolute path, as in \"/dev/i2c-1\", or \"adapter:\" and part of the name of \
-                        its device, as in \"adapter:c250000.i2c\"";
+            let rule = "expected: an absolute path, as in \"/dev/i2c-1\", or \"adapter:\" and part of the \
+                        adapter's device name, as in \"adapter:c250000.i2c\"";
             section.misfit("i2c", rule.to_string());
             None
         }
@@ -122,7 +122,7 @@ fn node(section: &Section<'_>) -> Option<I2cNode> {
 }
 
 fn timing(section: &Section<'_>) -> I2cTiming {
-    // 100 kHz is the Raspberry Pi's default, which the vendor's installer keeps; 1 MHz is fast mode plus.
+    // 100 kHz is the Raspberry Pi's default, which the vendor's installer keeps; 1 MHz is Fast-mode Plus.
     let speed = section.integer("speed_hz", 10_000..=1_000_000).or(100_000);
     // The kernel's default of one second is far too long: a hung transfer must not outlive the lost-bus
     // limit.
@@ -130,7 +130,7 @@ fn timing(section: &Section<'_>) -> I2cTiming {
     I2cTiming { speed_hz: speed as u32, timeout }
 }
 
-/// The recovery measures that this bus permits. Only measures that the board states are permitted.
+/// The permitted recovery measures of this bus: only those that the board states.
 fn recovery(section: &Section<'_>, claims: &mut Claims) -> Option<RecoveryPlan> {
     let rebind = section.flag("rebind").optional().unwrap_or(false);
     let scl = optional_line(section, "clear_scl", claims);
@@ -162,8 +162,8 @@ fn rail_plan(section: &Section<'_>, claims: &mut Claims) -> Option<RailPlan> {
     Some(RailPlan { line: line?, on_high: on_high?, off })
 }
 
-/// The kernel finds lines by the label of their chip: reports an error if a role uses a line and no chip is
-/// named.
+/// Reports an error if a role uses a GPIO line but the board names no chip: the runtime looks for lines only
+/// on chips with these labels.
 pub fn chips_for_lines(bus: &BusPlan, claims: &Claims, section: &Section<'_>) {
     let BusPlan::Linux { gpio_labels, .. } = bus else { return };
     if let (true, Some(key)) = (gpio_labels.is_empty(), claims.first_line()) {
@@ -173,8 +173,8 @@ pub fn chips_for_lines(bus: &BusPlan, claims: &Claims, section: &Section<'_>) {
     }
 }
 
-/// `[reserved_i2c]`: addresses that the computer or its carrier needs itself, by holder; no role may use
-/// them.
+/// `[reserved_i2c]`: addresses that the computer or its carrier board uses itself. Each key names the user.
+/// No role may use these addresses.
 pub fn reserved(section: &Section<'_>, claims: &mut Claims) -> Vec<ReservedAddress> {
     if claims.buses.is_empty() {
         // A log has no bus; an invalid `[bus]` is already reported.

@@ -37,7 +37,7 @@ pub enum Needs {
     Machine,
     /// A log instead of a bus.
     Log,
-    /// Other sensor channels.
+    /// None of these: the value is computed from commands or other channels.
     Nothing,
 }
 
@@ -51,7 +51,7 @@ pub struct Keys<'a> {
     pub word: &'static str,
     /// The sensor's I2C bus; `None` if that is invalid.
     pub bus: Option<usize>,
-    /// Names that it may refer to.
+    /// Names that the sensor may refer to.
     pub names: &'a Names<'a>,
     /// The lines, channels and addresses in use.
     pub claims: &'a mut Claims,
@@ -59,7 +59,7 @@ pub struct Keys<'a> {
 
 /// The shortest control period: no value is needed more often.
 pub const ANY_MS: f64 = 0.5;
-/// The HC-SR04 needs this long between pings, or it receives the previous echo (data sheet).
+/// Minimum time between the pings of an HC-SR04; it would otherwise receive the previous echo (data sheet).
 const PING_MS: f64 = 60.0;
 /// A VL53L0X measures for this long in its fastest profile (data sheet, table 12).
 const RANGING_MS: f64 = 20.0;
@@ -113,14 +113,14 @@ const GPU_QUANTITIES: [(&str, GpuQuantity); 2] =
 /// Full scales of an ADS1115 in volts (its data sheet, table 7-1).
 const ADS1115_RANGES: [f64; 6] = [0.256, 0.512, 1.024, 2.048, 4.096, 6.144];
 
-/// A sonar with two lines.
+/// An ultrasonic range sensor with a trigger line and an echo line.
 fn hc_sr04(Keys { section, claims, .. }: Keys<'_>) -> Option<SensorKind> {
     let trig = wires::line(section, "trig", claims);
     let echo = wires::line(section, "echo", claims);
     Some(SensorKind::Lines(LineSensor::HcSr04 { trig: trig?, echo: echo? }))
 }
 
-/// A channel of the Robot HAT's converter.
+/// A channel of the Robot HAT's ADC.
 fn hat_adc(Keys { section, claims, .. }: Keys<'_>) -> Option<SensorKind> {
     let channel = section.channel("channel", 'A', ADC_CHANNELS);
     let full_scale = section.real("full_scale", 1e-3..=LARGEST).required();
@@ -131,10 +131,10 @@ fn hat_adc(Keys { section, claims, .. }: Keys<'_>) -> Option<SensorKind> {
     Some(SensorKind::Chip(ChipSensor::HatAdc { channel: channel?, per_count }))
 }
 
-/// A co-processor that serves floats.
+/// A float in the registers of a co-processor.
 fn float_register(Keys { section, bus, claims, .. }: Keys<'_>) -> Option<SensorKind> {
     let address = wires::address(section, "address");
-    let register = section.integer("register", 0..=252).required(); // its last byte is 255
+    let register = section.integer("register", 0..=252).required(); // the float's last byte is at 255
     if let (Some(bus), Some(address), Some(register)) = (bus, address, register) {
         claims.take(Thing::Registers(bus, address, register as u8), section.path("address"));
     }
@@ -172,7 +172,7 @@ fn vl53l0x(Keys { section, bus, claims, .. }: Keys<'_>) -> Option<SensorKind> {
 /// A channel of a power monitor.
 fn power(Keys { section, word, bus, claims, .. }: Keys<'_>, chip: PowerChip) -> Option<SensorKind> {
     let address = section.integer("address", 0x40..=0x4F).required();
-    // Covers the busbar of a large drive and the shunt of a charging board.
+    // From the busbar of a large drive to the shunt of a charging board.
     let shunt = section.real("shunt_ohms", 1e-5..=10.0).required();
     let quantity = section.choice("quantity", "quantity", &POWER_QUANTITIES).required();
     let (bus, address, shunt, (value, quantity)) = (bus?, address? as u8, shunt?, quantity?);

@@ -1,5 +1,5 @@
-//! Which role uses which line, channel, timer and I2C address. Each has one role, except chips that provide
-//! several values.
+//! Which role uses which line, channel, timer and I2C address. Only one role may use each of them, except
+//! that several roles may share a chip that provides several values.
 
 use crate::base::plan::Line;
 use crate::deploy::board::finding::Problem;
@@ -22,7 +22,7 @@ pub enum PwmUse {
     DcMotor,
 }
 
-/// A resource that only one role can have.
+/// A resource that only one role may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thing {
     /// A GPIO line.
@@ -31,11 +31,11 @@ pub enum Thing {
     HatPwm(u8),
     /// A channel of another PWM source, by number.
     Pwm(u8),
-    /// A converter channel.
+    /// A channel of the Robot HAT's ADC.
     Adc(u8),
     /// A whole I2C device, by bus and address.
     Address(usize, u8),
-    /// Four bytes of an I2C device on a bus, from a register on.
+    /// Four bytes of an I2C device: bus, address and first register.
     Registers(usize, u8, u8),
 }
 
@@ -61,13 +61,13 @@ pub struct Shares {
     pub bus: usize,
     /// 7 bits.
     pub address: u8,
-    /// Key and value of the chip's wiring and parts; every role must state the same.
+    /// A key that describes the chip's wiring or parts, and its value; all roles must state the same value.
     pub alike: Option<(&'static str, String)>,
-    /// Which of the chip's values: no two roles may use the same one.
+    /// Name of the value; no two roles may use the same value of a chip.
     pub value: String,
 }
 
-/// A VL53L0X. After power-on it answers at the same address as all others.
+/// A VL53L0X. After power-on it answers at the same address as every other VL53L0X.
 struct Ranger {
     bus: usize,
     address: u8,
@@ -78,7 +78,7 @@ struct Ranger {
 /// Which role uses what. Each role is identified by the path of its key.
 #[derive(Default)]
 pub struct Claims {
-    /// Line names, in the order of their first mention: [`Line::named`] is an index into them.
+    /// Line names, in the order of their first mention; [`Line::named`] takes an index into this list.
     pub line_names: Vec<String>,
     /// Names of the I2C buses.
     pub buses: Vec<String>,
@@ -101,8 +101,8 @@ impl Claims {
         self.hat_pwm.push((channel, use_of, key));
     }
 
-    /// The line that `word` names; its name is kept. Reports an error at `key` and returns `None` if there
-    /// are too many names.
+    /// The line that `word` names; a new name is added to `line_names`. Reports an error at `key` and returns
+    /// `None` if there are too many names.
     pub fn line(&mut self, word: LineWord, section: &Section<'_>, key: &str) -> Option<Line> {
         let name = match word {
             LineWord::Number(number) => return Some(Line(number)),
@@ -183,7 +183,7 @@ impl Claims {
                 let (key, value) =
                     shares.alike.clone().or(first.alike.clone()).unwrap_or(("address", String::new()));
                 let rule = format!(
-                    "{chip} is one chip, but {} states another {key} than this ({value})",
+                    "{chip} is one chip, but {} states a different {key} (here: {value})",
                     bare(holder)
                 );
                 report.misfit(&format!("{path}{key}"), rule);
@@ -197,8 +197,8 @@ impl Claims {
         }
     }
 
-    /// All VL53L0X on a bus wake up at the same address, so each must stay in shutdown while another one gets
-    /// its own address.
+    /// All VL53L0X on a bus wake up at the same address, so the others must be held in shutdown while one is
+    /// assigned its own address.
     fn settle_rangers(&self, report: &mut Report) {
         for ranger in &self.rangers {
             let alone = self.rangers.iter().filter(|other| other.bus == ranger.bus).count() == 1;

@@ -17,8 +17,8 @@ const MOST_CPUS: usize = 64;
 /// Maximum number of curves in a starting table. Every cycle evaluates each of them; the largest shipped
 /// table has fifteen.
 const MOST_CURVES: usize = 128;
-/// Enough to bend or straighten an arc of the desk robot, but too little to turn the table's response to an
-/// edge (0.5 - 1) or to a near obstacle (-0.5) into driving on.
+/// Default of `correction`. It suffices to bend or straighten an arc of the desk robot, but not to turn the
+/// starting table's response to an edge (0.5 - 1 = -0.5) or to a near obstacle (-0.5) into driving forwards.
 const CORRECTION: f64 = 0.3;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
@@ -119,7 +119,7 @@ fn params(section: &Section<'_>) -> Params {
         section.warn(
             "gamma",
             format!(
-                "(1 - beta) gamma is {loop_gain:.3}: from 1 on the field keeps patterns and may never forget them"
+                "(1 - beta) gamma is {loop_gain:.3}: at 1 or more, the field keeps patterns and may never forget them"
             ),
         );
     }

@@ -1,4 +1,4 @@
-//! `[[motor]]`: how each is driven, and its limits.
+//! `[[motor]]`: how each motor is driven, and its limits.
 
 use super::claims::{Claims, PwmUse};
 use super::wires::{self, Wiring};
@@ -41,7 +41,7 @@ pub fn motor(
         Kind::Recorded => section.flag("drive").required().map(|drive| MotorKind::Recorded { drive }),
     };
     let limit = section.real("limit", 0.0..=1.0).or(1.0) as f32;
-    // Below 0.1 a motor needs ten seconds to reach full speed; above 1000 the limit has no effect.
+    // At 0.1 a motor needs ten seconds to reach full speed; above 1000 the limit has no effect.
     let slew = section.real("slew_per_s", 0.1..=1000.0).required();
     Some(MotorPlan { name, kind: kind?, limit, slew_per_s: slew? as f32 })
 }

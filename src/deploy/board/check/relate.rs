@@ -11,7 +11,7 @@ use crate::deploy::board::report::Report;
 use crate::field::navigate::navigator::can_go;
 use crate::memory::map::MOST_THINGS;
 
-/// A bus busier than this has no time to repeat a failed transfer.
+/// A bus with a higher load has too little time left to repeat failed transfers.
 const BUSY_PERCENT: f64 = 70.0;
 
 /// Checks that relate several subjects of a board, after each was checked alone.
@@ -66,7 +66,8 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     }
 }
 
-/// The guard holds its line through the kernel; a program that writes registers bypasses the kernel.
+/// Refuses a guard together with register access: the guard holds its line through the kernel, and a program
+/// that writes registers bypasses the kernel.
 fn access(board: &Board, report: &mut Report) {
     if let (BusPlan::Linux { access: Access::Rppal, .. }, Some(_)) = (&board.bus, &board.guard) {
         let rule = "\"rppal\" bypasses the kernel, so it can drive the line that a guard holds; expected: \"character-devices\" \
@@ -75,7 +76,7 @@ fn access(board: &Board, report: &mut Report) {
     }
 }
 
-/// Checks that a retreat is possible: a motor drives the robot backwards and is allowed to.
+/// Checks that a retreat is possible: a motor can drive the robot backwards, and the robot may reverse.
 fn retreat(board: &Board, rule: &str, report: &mut Report) {
     let why = if board.safety.reverse_max == Span::ZERO {
         "safety.reverse_max_ms is 0: the robot may not drive backwards"
@@ -87,13 +88,13 @@ fn retreat(board: &Board, rule: &str, report: &mut Report) {
     report.misfit(&format!("reflex.{rule}.retreat_ms"), format!("{why}, so this never clears"));
 }
 
-/// Motors that only a command over their bus can stop keep running while the bus hangs, and for good if the
-/// program dies.
+/// Warns if no line can stop the motors. Only a command can then stop them, so they keep running while their
+/// bus hangs, and for ever if the program dies.
 fn no_line(board: &Board, report: &mut Report) {
     let (key, line) = match &board.pwm {
         Some(PwmPlan::Pca9685 { output_enable: None, .. }) => ("pca9685.output_enable", "the PCA9685's OE"),
         Some(PwmPlan::Sysfs { .. }) => ("enable.line", "the drivers' enable"),
-        // A Robot HAT always has its reset line, and the motors of a recording do not run.
+        // A PCA9685's OE or a Robot HAT's reset line can stop the motors; those of a recording do not run.
         Some(PwmPlan::Pca9685 { .. }) | None => return,
     };
     if board.enable.is_none() && board.motors.iter().any(|motor| motor.kind.drives()) {
@@ -120,7 +121,7 @@ fn map(board: &Board, report: &mut Report) {
     }
     if things.len() > MOST_THINGS {
         let key = format!("sensor.{}.kind", last.name);
-        report.misfit(&key, format!("found {} of \"recall\"; allowed: at most {MOST_THINGS}", things.len()));
+        report.misfit(&key, format!("found {} recall sensors; allowed: at most {MOST_THINGS}", things.len()));
     }
 }
 
@@ -146,16 +147,16 @@ fn backing(board: &Board, report: &mut Report) {
     }
 }
 
-/// Checks that a robot with a patrol can go somewhere by itself.
+/// Checks that a robot with a patrol can navigate.
 fn patrol(board: &Board, report: &mut Report) {
     if !board.patrol.is_empty() && !can_go(board) {
-        let rule = "a patrol needs a navigator: `body` in [motion], and how each ranging sensor is mounted with `beam`";
+        let rule = "a patrol needs a navigator: `body` in [motion], and the `beam` of each ranging sensor";
         report.misfit("patrol.places", rule.to_string());
     }
 }
 
-/// Checks each bus: its timeout, its speed for the devices on it, and whether all transfers fit into its
-/// time.
+/// Checks each bus: its timeout, its speed for the devices on it, and whether all transfers fit into the time
+/// available.
 fn buses(board: &Board, report: &mut Report) {
     for (at, I2cPlan { name, timing, .. }) in board.i2c.iter().enumerate() {
         let path = if at == 0 { "bus".to_string() } else { format!("i2c.{name}") };
@@ -224,14 +225,14 @@ fn own_time(board: &Board, bus: usize, path: &str, report: &mut Report) {
         let found = millis(valid);
         let rule = format!(
             "found {found} ms; allowed: {hang} to 60000 ms: a transfer may hang for {hang} ms ({name}), and without a \
-             line nothing stops the motors meanwhile (wire one and name it in [enable], or state that time)"
+             line nothing stops the motors meanwhile (wire one and name it in [enable], or allow that time)"
         );
         report.misfit("safety.command_valid_ms", rule);
     }
 }
 
-/// Checks that an obstacle is noticed early enough: warns if the robot, at the speed that the board states,
-/// covers the trip distance before the newest echo can have stopped it.
+/// Checks that an obstacle is noticed early enough. Warns if the robot, at the speed that the board states,
+/// would cover the trip distance before an echo could stop it.
 fn obstacle(board: &Board, sensor: &SensorPlan, distance: f32, key: &str, report: &mut Report) {
     if !matches!(sensor.kind, SensorKind::Lines(LineSensor::HcSr04 { .. })) {
         return;

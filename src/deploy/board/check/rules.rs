@@ -106,7 +106,7 @@ fn ageing_helps(section: &Section<'_>, sensor: &SensorPlan, trip: Trip) {
         Trip::Above(_) => sensor.worst_per_s < 0.0,
     };
     if away {
-        let rule = format!("`{}` ages away from this trip (its worst_per_s has the other sign)", sensor.name);
+        let rule = format!("`{}` ages away from this trip (its worst_per_s has the wrong sign)", sensor.name);
         section.misfit(if matches!(trip, Trip::Below(_)) { "below" } else { "above" }, rule);
     }
 }

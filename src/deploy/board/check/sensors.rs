@@ -17,7 +17,8 @@ pub struct Names<'b> {
 
 /// Largest magnitude in a physical range.
 pub const LARGEST: f64 = 1e6;
-/// Reads one sensor. `tick` is the control period, and also the period of values that need no bus transfer.
+/// Reads one sensor. `tick` is the control period, and also the default period of values that cost nothing to
+/// read.
 pub fn sensor(
     name: String,
     section: Section<'_>,
@@ -44,7 +45,7 @@ pub fn sensor(
     let unit = section.text("unit").required();
     let period = section.millis("period_ms", kind.shortest_ms.unwrap_or(chips::ANY_MS)..=60_000.0);
     let period = if kind.shortest_ms.is_some() { period.required() } else { Some(period.or(tick)) };
-    // Losing two readings is tolerated; losing a third is a pattern.
+    // Two lost readings in a row are tolerated; a third in a row is no coincidence.
     let max_age = section.millis("max_age_ms", 0.5..=600_000.0);
     let max_age = max_age.or(period.unwrap_or(tick).times(3));
     let valid = section.reals::<2>("valid", -LARGEST..=LARGEST).required();
@@ -61,7 +62,7 @@ pub fn sensor(
 
     if period.is_some_and(|period| max_age < period) {
         section
-            .misfit("max_age_ms", "must not be below period_ms: the value would always be stale".to_string());
+            .misfit("max_age_ms", "must not be below period_ms: the value would often be stale".to_string());
     }
     if frozen == 1 {
         section.misfit("frozen_after", "found 1; allowed: 0 (never) or at least 2 readings".to_string());
@@ -87,7 +88,7 @@ pub fn sensor(
     })
 }
 
-/// The bus that `section` names, by default the first; `None` if the name is invalid.
+/// The bus that `section` names, by default the first; `None` if the name or `[bus]` is invalid.
 fn bus(section: &Section<'_>, wiring: &Wiring<'_>, claims: &Claims) -> Option<usize> {
     if wiring.bus.is_none() {
         let _ = section.text("bus").optional(); // the buses are not known
@@ -104,7 +105,7 @@ fn ascends([low, high]: &[f64; 2]) -> bool {
     (*low as f32) < (*high as f32)
 }
 
-/// `beam`: how a ranging sensor is mounted; `None` if it is not stated, or if it is invalid, which is
+/// `beam`: how a ranging sensor is mounted; `None` if the table is missing, or if it is invalid, which is
 /// reported.
 fn beam(section: &Section<'_>) -> Option<BeamPlan> {
     if !section.is_written() {

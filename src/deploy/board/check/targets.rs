@@ -4,11 +4,12 @@ use super::{Periods, millis};
 use crate::base::plan::{GpuTargets, Targets};
 use crate::deploy::board::reader::Section;
 
-/// Ratios beyond this are meaningless: if the tail is a thousand times the median, the machine had stopped.
+/// Limits of a ratio. A larger one is meaningless: if the tail is a thousand times the median, the machine
+/// was suspended.
 const RATIO: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
 
-/// Limits of a share. Below a thousandth there is nothing to measure. It may exceed 1: a cycle whose data
-/// stay in a cache can be faster than a copy, and a process can keep several cores busy.
+/// Limits of a share. Below a thousandth there is nothing to measure. A share may exceed 1: a cycle whose
+/// data stay in a cache can be faster than a copy, and a process can keep several cores busy.
 const SHARE: std::ops::RangeInclusive<f64> = 0.001..=10.0;
 /// Limits for a share of a whole.
 const PART: std::ops::RangeInclusive<f64> = 0.001..=1.0;
@@ -38,7 +39,7 @@ pub fn targets(section: &Section<'_>, periods: &Periods) -> Targets {
     if let Some(p99) = targets.cycle_p99.filter(|p99| periods.sound && *p99 > periods.dt) {
         let (p99, dt) = (millis(p99), millis(periods.dt));
         let rule =
-            format!("{p99} ms is above the field's period ({dt} ms): a cycle within it may still be late");
+            format!("{p99} ms is above the field's period ({dt} ms): a cycle that meets it may be late");
         section.warn("cycle_p99_ms", rule);
     }
     targets

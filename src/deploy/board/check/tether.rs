@@ -6,11 +6,11 @@ use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 use std::path::{Path, PathBuf};
 
-/// Limits of the silence. Below 20 ms a busy core looks like a pulled cable; in a second the robot travels
+/// Limits of `silence_ms`. Below 20 ms a busy core looks like a pulled cable; in a second the robot travels
 /// half a metre.
 const SILENCE_MS: std::ops::RangeInclusive<f64> = 20.0..=1000.0;
-/// The silence must last at least this many field periods: one lost datagram causes one miss, and the next
-/// datagram comes a period and a round trip later.
+/// Minimum of `silence_ms` in field periods: one lost datagram causes one miss, and the next datagram comes a
+/// period and a round trip later.
 const LEAST_PERIODS: u64 = 3;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
@@ -84,7 +84,7 @@ fn on_loss(section: &Section<'_>, field: Option<&FieldPlan>) -> Option<OnLoss> {
         return None;
     }
     if field.is_some_and(|field| field.start.is_empty()) {
-        let rule = "\"local\" needs a starting table ([[start]]): the field here learns its read-out from it";
+        let rule = "\"local\" needs a starting table ([[start]]): a local field learns its read-out from it";
         section.misfit("on_loss", rule.to_string());
     }
     if field.is_some_and(|field| grid as usize > field.shape.grid) {

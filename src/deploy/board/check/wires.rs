@@ -7,13 +7,13 @@ use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 use crate::deploy::board::spelling::ADDRESSES;
 
-/// Channels of the Robot HAT's converter.
+/// Channels of the Robot HAT's ADC.
 pub const ADC_CHANNELS: u8 = 5;
 /// Timers of the Robot HAT v4.
 const TIMERS_V4: u8 = 4;
 /// Channels of a PCA9685.
 const PCA9685_CHANNELS: i64 = 16;
-/// Channels of one PWM chip in sysfs. The supported computers have one to four.
+/// Maximum number of channels of a PWM chip in sysfs. The chips of the supported computers have one to four.
 const SYSFS_CHANNELS: i64 = 32;
 /// Pulse rates that suit any hobby servo; higher rates overheat analogue servos.
 const SERVO_HZ: std::ops::RangeInclusive<f32> = 40.0..=60.0;
@@ -49,7 +49,7 @@ impl Wiring<'_> {
             _ => {}
         }
     }
-    /// Reports an error if `section` is a motor that needs pulses and no device generates any.
+    /// Reports an error if `section` is a motor that needs PWM and the board has no PWM source.
     pub fn demand_pwm(&self, section: &Section<'_>, kind: &str) {
         match self.bus {
             Some(BusPlan::Log) => self.demand_wires(section, kind),
@@ -63,7 +63,7 @@ impl Wiring<'_> {
             _ => {}
         }
     }
-    /// Reports an error if `section` reads the host computer and the board does not describe one.
+    /// Reports an error if `section` is a sensor of the host computer and the bus kind is not "linux".
     pub fn demand_machine(&self, section: &Section<'_>, kind: &str) {
         if let Some(BusPlan::Sim | BusPlan::Log) = self.bus {
             let rule = format!("\"{kind}\" reads the computer itself: it needs the bus kind \"linux\"");
@@ -93,8 +93,8 @@ pub fn mcu(section: &Section<'_>, claims: &mut Claims) -> Option<McuPlan> {
 
 /// `[pca9685]`, on the first bus.
 pub fn pca9685(section: &Section<'_>, claims: &mut Claims) -> Option<PwmPlan> {
-    // The chip has six address pins; the frequencies are the data sheet's limits of the prescaler with the
-    // internal clock.
+    // The chip has six address pins. The frequency limits follow from the prescaler's range and the internal
+    // clock (data sheet).
     let address = section.integer("address", 0x40..=0x77).required();
     let hz = section.real("hz", 24.0..=1526.0).required();
     let output_enable = optional_line(section, "output_enable", claims);
@@ -112,7 +112,7 @@ pub fn sysfs_pwm(section: &Section<'_>) -> Option<PwmPlan> {
     Some(PwmPlan::Sysfs { device: device?, hz: hz? as f32 })
 }
 
-/// `[reserved]`: lines that the board needs for itself, by name; no role may use them.
+/// `[reserved]`: lines that the board uses itself. Each key says for what. No role may use these lines.
 pub fn reserved(section: Section<'_>, claims: &mut Claims) {
     for name in section.free_names() {
         line(&section, &name, claims);
@@ -145,7 +145,7 @@ pub fn guard(section: &Section<'_>, mcu: bool, enable: bool, tick: Option<Span>)
         ),
         _ => {}
     }
-    // The heartbeat is sent four times in that time, and only if the loop has advanced since the last one.
+    // The heartbeat is sent four times per timeout, and only if the loop has advanced since the last one.
     if let (Some(timeout), Some(tick)) = (timeout, tick)
         && timeout < tick.times(4)
     {

@@ -11,7 +11,7 @@ use crate::field::navigate::navigator::FARTHEST_M;
 /// `[rt]`.
 pub fn rt(section: &Section<'_>) -> Option<RtPlan> {
     let strict = section.flag("strict").or(false);
-    // The bus thread runs 5 above the tick, and SCHED_FIFO ends at 99; 0 requests no priority.
+    // The bus thread runs 5 above the tick, and SCHED_FIFO ends at 99; 0 requests no real-time priority.
     let priority = section.integer("priority", 0..=94).or(80);
     let cpu = section.integer("cpu", 0..=1023).optional();
     let lock_memory = section.flag("lock_memory").or(true);
@@ -30,7 +30,7 @@ pub fn motion(section: &Section<'_>) -> Option<MotionPlan> {
 
 /// `[backing]`.
 pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
-    // At most half a circle: a longer arc would turn back to where the robot came from.
+    // At most half a turn: a larger one would turn the robot back to where it came from.
     let turn_rad = section.real("turn_rad", 0.0..=3.1).required();
     let turn_time = section.millis("turn_ms", 0.0..=60_000.0).required();
     let pass_rad = section.real("pass_rad", 0.0..=3.1).or(0.0);

@@ -65,7 +65,7 @@ pub fn pi4() -> Tree {
     tree
 }
 
-/// A Pi 5 whose HAT has no EEPROM: a v4, or none.
+/// A Pi 5 without a HAT's EEPROM: its HAT is a v4, or it has none.
 pub fn pi5() -> Tree {
     pi(PI5, "Raspberry Pi 5 Model B Rev 1.0\0")
 }
@@ -140,7 +140,7 @@ pub fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
                 "folder".to_string()
             } else {
                 let content = String::from_utf8(std::fs::read(&path).unwrap()).unwrap();
-                // The kernel's files return their value with a line end, whatever was written.
+                // The kernel's files return their value with a line end, even if it was written without one.
                 let content =
                     if path.ends_with("scaling_governor") { content.trim().to_string() } else { content };
                 format!("{:o} {content}", found.permissions().mode())
@@ -151,7 +151,7 @@ pub fn snapshot(root: &Path) -> BTreeMap<PathBuf, String> {
     all
 }
 
-/// Replaces a file by a link to a copy of it elsewhere.
+/// Moves a file or folder elsewhere and puts a link to it in its place.
 pub fn make_link(tree: &Tree, path: &str) {
     let (from, to) = (tree.root().join(path), tree.root().join("elsewhere"));
     std::fs::rename(&from, &to).unwrap();

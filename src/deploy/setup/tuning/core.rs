@@ -1,6 +1,6 @@
-//! Isolates a core for the control loop. If the board file names the core (`cpu` under `[rt]`), the kernel's
-//! command line is changed and the old one kept in a file next to it. Otherwise it is only advice, because an
-//! isolated core that is not used is lost for the field.
+//! Isolates a core for the control loop. If the board file names the core (`cpu` under `[rt]`), changes the
+//! kernel's command line and keeps a copy of the old file next to it. Otherwise only gives advice, because an
+//! isolated core that the loop does not use is lost to the field.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::base::plan::Board;
 use crate::deploy::setup::files::{names, text};
 use crate::runtime::selftest::machine;
 
-/// With fewer cores none can be isolated: the system, the field and other threads need two.
+/// With fewer cores none is isolated: at least three must remain for the system, the field and other threads.
 const FEWEST_CORES: usize = 4;
 /// Suffix of the copy of the original file.
 const BEFORE: &str = ".before-ganglion";
@@ -84,7 +84,7 @@ pub(super) fn core(root: &Path, board: Option<&Board>, plan: &mut Plan) {
     let named = board.and_then(|board| board.rt.cpu);
     let core = named.unwrap_or(cores - 1);
     let words = format!("isolcpus={core} nohz_full={core} rcu_nocbs={core}");
-    // The first core handles the interrupts that no other core may.
+    // Core 0 is never isolated: it handles the interrupts that no other core may handle.
     let may = named.is_some_and(|core| (1..cores).contains(&core));
     let new = old.as_ref().and_then(|(file, text)| Some((file, text, place.with(text, &words)?)));
     if let Some((file, text, new)) = new.filter(|_| may) {
@@ -97,7 +97,7 @@ pub(super) fn core(root: &Path, board: Option<&Board>, plan: &mut Plan) {
     }
     plan.advice.push(format!(
         "to isolate a core for the control loop (the field then has one less): {}, reboot, and write \
-         'cpu = {core}' under [rt] in the board file; a kernel without CONFIG_NO_HZ_FULL ignores the second word",
+         'cpu = {core}' under [rt] in the board file; a kernel without CONFIG_NO_HZ_FULL ignores nohz_full",
         place.advice(&words)
     ));
 }

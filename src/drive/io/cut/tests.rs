@@ -1,5 +1,5 @@
-//! The motors' line on an adapter that ignores its timeout: threads in real time, transfers that hang until
-//! the test has seen the line off. Order and counts only.
+//! Stops by the motors' line while an adapter ignores its timeout: threads in real time, and transfers that
+//! hang until the test has seen the line go off. Checks only order and counts.
 
 use super::*;
 use crate::base::command::{Command, OnWire};
@@ -36,7 +36,8 @@ enum Seen {
     Line(bool),
 }
 
-/// The adapter: transfers work at once, but those with the address `hang` wait until the test releases them.
+/// The adapter: transfers succeed at once, but those with the address `hang` wait until the test releases
+/// them.
 struct Adapter {
     hang: Arc<AtomicU64>,
     release: Receiver<Result<(), BusFault>>,
@@ -188,7 +189,7 @@ impl Rig {
     fn next(&mut self) -> Seen {
         self.seen.recv_timeout(LONG).expect("something happens")
     }
-    /// A command that is valid for this long.
+    /// Sends a command that is valid for this long, and waits until it is written.
     fn command(&mut self, valid: Span) {
         self.seq += 1;
         let now = MonotonicClock.now();
@@ -234,7 +235,7 @@ fn halt_cuts_the_line_while_another_devices_transfer_hangs() {
         std::thread::sleep(Duration::from_millis(5)); // longer than a transfer on a sound bus
         rig.halt.raise(Cause::EStop, MonotonicClock.now());
         assert_eq!(rig.next(), Seen::Line(false), "the transfer has not returned");
-        rig.comes_back(result); // also if it was only slow: nothing else would switch the line on
+        rig.comes_back(result); // also after `Ok`: only a set-up switches the line on again
         rig.command(Span::from_secs_f64(3600.0));
         rig.end();
     }
@@ -260,7 +261,7 @@ fn expired_command_on_a_hung_bus_is_cut_off() {
 #[test]
 fn stop_that_hangs_is_done_by_the_line() {
     let mut rig = Rig::new();
-    rig.command(ms(200)); // the line is off by the end of its validity
+    rig.command(ms(200)); // the line is off by the time the command expires
     rig.hang.store(u64::from(MOTORS), Ordering::SeqCst); // no command follows: the next transfer is the stop
     rig.halt.raise(Cause::EStop, MonotonicClock.now());
     assert_eq!([rig.next(), rig.next()], [Seen::Hangs(MOTORS), Seen::Line(false)]);
@@ -270,13 +271,14 @@ fn stop_that_hangs_is_done_by_the_line() {
     rig.end();
 }
 
-/// While no stop waits, a hung transfer is left to the adapter; on a sound bus a halt is written.
+/// While no stop waits, a hung transfer is left to the adapter; on a sound bus a halt is carried out by a
+/// write.
 #[test]
 fn nothing_is_cut_while_the_motors_may_move_or_the_bus_works() {
     let mut rig = Rig::new();
     rig.command(Span::from_secs_f64(3600.0));
     rig.hang(SENSOR);
-    std::thread::sleep(Duration::from_millis(60)); // six times a transfer's limit
+    std::thread::sleep(Duration::from_millis(60)); // more than five times the limit of a transfer
     rig.release.send(Ok(())).unwrap();
     assert_eq!(rig.next(), Seen::Returned);
     for _ in 0..20 {
@@ -287,7 +289,7 @@ fn nothing_is_cut_while_the_motors_may_move_or_the_bus_works() {
     rig.end();
 }
 
-/// If the program ends while its bus hangs, the line still goes off in the last call.
+/// If the program ends while its bus hangs, the line still goes off during the last call.
 #[test]
 fn the_line_goes_off_at_the_end_of_a_run_whose_bus_hangs() {
     let mut rig = Rig::new();

@@ -183,7 +183,7 @@ fn rig_on(
 }
 
 impl Rig {
-    /// Runs up to `until` ms and discards what it recorded.
+    /// Runs up to `until` ms and discards what was recorded up to then.
     fn settle(&mut self, until: u64) {
         self.stepper.run_until(at(until));
         self.bus.take_seen();
@@ -245,7 +245,7 @@ fn halt_goes_before_pending_command_and_due_polls() {
     rig.settle(19);
     rig.command(8, 20);
     rig.stepper.run_until(at(20));
-    assert_eq!(rig.wire_log()[0], WRITE, "the next one does");
+    assert_eq!(rig.wire_log()[0], WRITE, "the next command is written");
     assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 8 && receipt.complete));
 }
 
@@ -264,7 +264,7 @@ fn commands_go_before_requested_polls_and_those_before_due_ones() {
 fn stop_follows_a_poll_in_progress_at_once() {
     let mut rig = rig(&[0x40, 0x41]);
     rig.settle(9);
-    let begun = at(10) + Span::from_micros(200); // the polls began after both set-ups, 10 ms earlier
+    let begun = at(10) + Span::from_micros(200); // the first polls followed both set-ups, 10 ms earlier
     rig.stepper.run_until(begun);
     rig.halt.raise(Cause::EStop, begun);
     rig.stepper.run_until(at(12));
@@ -325,7 +325,7 @@ fn failing_device_is_set_up_again_alone() {
     assert!(!seen.iter().any(|seen| seen.wrote == Some(INIT)), "the motors were not reset");
     let readings = rig.readings();
     assert!(readings.iter().filter(|(channel, _)| *channel == 1).all(|(_, value)| value.is_err()));
-    assert_eq!(rig.counters.taken(RecoveryStep::Reset), 1, "the first set-up");
+    assert_eq!(rig.counters.taken(RecoveryStep::Reset), 1, "only the first set-up");
     rig.bus.fail(0x41, None);
     rig.stepper.run_until(at(4_000));
     let back: Vec<_> = rig.bus.take_seen().into_iter().filter(|seen| seen.address == 0x41).collect();
@@ -341,7 +341,7 @@ fn device_with_invalid_values_is_set_up_ever_more_rarely() {
     rig.bus.answer(0xFF);
     rig.stepper.run_until(at(10_100));
     let set_ups = rig.wire_log().iter().filter(|&&byte| byte == DEVICE).count();
-    assert!((3..=5).contains(&set_ups), "{set_ups} times in ten seconds: after 0.1, 1, 3 and 7");
+    assert!((3..=5).contains(&set_ups), "{set_ups} times in ten seconds: after 0.1, 1, 3 and 7 s");
     assert_eq!(rig.count(|c| &c.failures), 0, "the bus has no fault");
     let device = &rig.counters.devices[0];
     assert_eq!(
@@ -467,7 +467,7 @@ fn spark_of_a_few_milliseconds_causes_no_reset() {
         }
         let seen = rig.bus.take_seen();
         assert!(seen.iter().filter(|seen| !seen.worked).count() >= 10, "sparks of {length} ms are seen");
-        assert!(!seen.iter().any(|seen| seen.wrote == Some(INIT)), "but {length} ms reset nothing");
+        assert!(!seen.iter().any(|seen| seen.wrote == Some(INIT)), "sparks of {length} ms reset nothing");
     }
 }
 

@@ -1,6 +1,7 @@
-//! The way that a robot came, in a bounded number of points: the older a part is, the fewer points it keeps.
+//! The path that a robot has driven, in a bounded number of points: the older a part is, the fewer points it
+//! keeps.
 
-/// Distance between two points, metres: a curve of a small car still looks round.
+/// Distance between two points, metres: so short that a curve of a small car still looks round.
 const STEP_M: f64 = 0.1;
 /// Maximum number of points. The newest half is at least 50 m long.
 const MOST: usize = 1000;
@@ -16,7 +17,7 @@ pub struct Path {
 }
 
 impl Path {
-    /// The robot is at `at`. A position that is not a number is ignored.
+    /// The robot is at `at`. A position that is not finite is ignored.
     pub fn follow(&mut self, at: [f64; 2]) {
         if !at.iter().all(|metres| metres.is_finite()) {
             return;
@@ -57,7 +58,7 @@ impl Path {
 mod tests {
     use super::*;
 
-    /// A path along x, with a point every `step` metres.
+    /// A path along x, with `steps` positions that are `step` metres apart.
     fn straight(steps: usize, step: f64) -> Path {
         let mut path = Path::default();
         (0..steps).for_each(|index| path.follow([index as f64 * step, 0.0]));

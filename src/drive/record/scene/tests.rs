@@ -1,4 +1,4 @@
-//! Checks where a scene shows things, and that its messages have the type that viewers know.
+//! Checks where a scene shows its entities, and that its messages match their schema.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn entity<'a>(message: &'a Value, id: &str) -> Option<&'a Value> {
     message["entities"].as_array()?.iter().find(|entity| entity["id"] == id)
 }
 
-/// Every path of keys in a message, without positions in lists.
+/// Checks that `schema` has every key of `value`, with the right type. `at` is the path of keys to `value`.
 fn keys(value: &Value, schema: &Value, at: &str) {
     match value {
         Value::Object(map) => map.iter().for_each(|(key, value)| {

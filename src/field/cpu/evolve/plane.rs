@@ -13,15 +13,15 @@ const TOGETHER: usize = 4;
 /// One vector for each of these rows; vectors beyond the number of rows in use are never stored.
 type Rows<S> = [<S as Simd>::V; TOGETHER];
 
-/// A plane on its way from the old field to the new one.
+/// One plane: what is read from the old field, and what is written to the new one.
 pub struct Plane<'a, S: Simd, C, const N: usize, const PATTERNS: usize, const SUMMED: bool> {
-    /// Instructions.
+    /// The vector instructions.
     pub simd: S,
-    /// The old field around it.
+    /// The planes of the old field around it.
     pub window: Window<'a, C, N>,
     /// Whether it is the topmost plane.
     pub top: bool,
-    /// Drive of every cell.
+    /// The part of the drive that is the same for every cell.
     pub bias: S::V,
     /// Height of each receptive field along y, in this plane.
     pub heights: &'a [[f32; N]],
@@ -29,15 +29,15 @@ pub struct Plane<'a, S: Simd, C, const N: usize, const PATTERNS: usize, const SU
     pub profiles: &'a [[[f32; N]; 3]],
     /// Coefficients.
     pub step: Lanes<S::V>,
-    /// Blended patterns, in steps.
+    /// Blended patterns, in quantisation steps.
     pub patterns: [&'a [[i16; N]; N]; PATTERNS],
-    /// The value of a quantisation step of each pattern.
+    /// What one quantisation step of each pattern adds to a cell.
     pub shares: [S::V; PATTERNS],
     /// The new plane.
     pub new: &'a mut [[C; N]; N],
     /// Sum of the group's channels so far, if `SUMMED`.
     pub sum: &'a mut [[f32; N]; N],
-    /// Whether this is the first channel of that sum.
+    /// Whether this is the first channel in that sum.
     pub first: bool,
 }
 
@@ -46,10 +46,11 @@ impl<S: Simd, C: Cell, const N: usize, const PATTERNS: usize, const SUMMED: bool
 {
     /// Rows of a block.
     const SIDE: usize = N / BLOCKS;
-    /// Number of rows at a time; a block's number of rows is a multiple of it.
+    /// Number of rows that are computed together; it divides the number of rows of a block.
     const ROWS: usize = if Self::SIDE < TOGETHER { Self::SIDE } else { TOGETHER };
 
-    /// Computes the cells from `j` on in the rows of block `block`; returns `gathered` plus their sum.
+    /// Computes one vector of cells, from `j` on, in each row of block `block`; returns `gathered` plus the
+    /// sum of these vectors.
     #[inline(always)]
     pub fn block(&mut self, j: usize, block: usize, mut gathered: S::V) -> S::V {
         for y in (block * Self::SIDE..(block + 1) * Self::SIDE).step_by(Self::ROWS) {
@@ -61,7 +62,7 @@ impl<S: Simd, C: Cell, const N: usize, const PATTERNS: usize, const SUMMED: bool
         gathered
     }
 
-    /// The drive.
+    /// The drive of one vector of cells, from `j` on, in each of the rows from `y` on.
     #[inline(always)]
     fn driven(&self, j: usize, y: usize) -> Rows<S> {
         let simd = self.simd;
@@ -196,11 +197,12 @@ impl<V: Copy> Lanes<V> {
     }
 }
 
-/// 2^f on -0.5..=0.5 is 1 + f (P0 + f (P1 + ...)). Minimax fits, with a relative error of 1.1e-7 for f32
-/// cells, and of 1.0e-4 for cells in half precision, whose own rounding steps are at least 2.4e-4 of the
-/// value.
+/// Coefficients for f32 cells: 2^f on -0.5..=0.5 is 1 + f (P0 + f (P1 + ...)). A minimax fit with a relative
+/// error of 1.1e-7.
 #[allow(clippy::approx_constant)] // fitted with the others: not ln 2
 const FINE: [f32; 5] = [0.693_147, 0.240_222_42, 0.055_507_336, 0.009_671_513, 0.001_326_472_7];
+/// The same for cells in half precision, with a relative error of 1.0e-4. That is less than half a rounding
+/// step of such a cell, which is at least 2.4e-4 of its value.
 const COARSE: [f32; 3] = [0.693_282_9, 0.242_210_95, 0.055_008_933];
 
 #[inline(always)]
@@ -211,7 +213,7 @@ fn swing<S: Simd, C: Cell>(simd: S, step: &Lanes<S::V>, u: Rows<S>, y: Rows<S>, 
         q[i] = simd.add(power::<S, C>(simd, y[i]), one);
     }
     if C::PACKED && count.is_multiple_of(2) {
-        // 1/a = b / (a b): one division instead of two; half precision hides the additional roundings.
+        // 1/a = b / (a b): one division instead of two; the additional roundings vanish in half precision.
         for i in (0..count).step_by(2) {
             let both = simd.div(one, simd.mul(q[i], q[i + 1]));
             (q[i], q[i + 1]) = (simd.mul(both, q[i + 1]), simd.mul(both, q[i]));

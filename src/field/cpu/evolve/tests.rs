@@ -1,5 +1,5 @@
-//! A sweep compared with the formula in f64, in both storages, at every level, on all grids; its bound, its
-//! sums, and the error of its tanh.
+//! Compares a sweep with the formula in f64, in both storage formats, at every level and on all grids; also
+//! tests its bound, its sums and the error of its tanh.
 
 use super::super::fixed::Fixed;
 use super::super::fixture::plan;
@@ -54,7 +54,8 @@ impl<C: Cell, const N: usize> Scene<C, N> {
         }
     }
 
-    /// New cells and their block sums; adds to `sum` if there is one.
+    /// New cells and their block sums. If there is a `sum`, adds the cells to it, or replaces it if the flag
+    /// beside it is true.
     fn swept(&self, level: Level, sum: Option<(&mut [f32], bool)>) -> (Vec<C>, [f32; BLOCK_COUNT]) {
         // 9 marks cells that were not written: no cell can have this value.
         let mut back = vec![C::of(9.0); N * N * N];
@@ -114,8 +115,8 @@ fn usual_step() -> Step {
 
 /// Checks all outputs of a sweep, for one kind of cell on one grid.
 fn sweeps_are_the_formula<C: Cell, const N: usize>(storage: Storage) {
-    // The roundings of a sum of a dozen terms of size 1 to 4, passed through a slope below 1, plus the error
-    // of the tanh, which for half precision is 5.1e-5 (`COARSE`) times a reach of 0.19.
+    // The rounding errors of a sum of a dozen terms of size 1 to 4, multiplied by a slope below 1, plus the
+    // error of the tanh, which for half precision is 5.1e-5 (`COARSE`) times a reach of 0.19.
     let near = if C::PACKED { 1.1e-5 } else { 1e-6 };
     let kinds = [(1, 0), (0, 2), (0, 0), (TAPS, 0), (2, 1), (3, 3)];
     for (taps, patterns) in kinds.into_iter().take(if cfg!(miri) { 2 } else { kinds.len() }) {
@@ -162,8 +163,8 @@ fn sweeps_are_the_formula<C: Cell, const N: usize>(storage: Storage) {
     }
 }
 
-/// The sums of cells that are not stepped equal those of the sweep that made them, except for the rounding of
-/// the storage.
+/// The sums that [`Gather`] computes from stored cells equal those of the sweep that computed the cells,
+/// except for the rounding to the storage format.
 fn gathers_the_sums_of_the_sweep<C: Cell, const N: usize>(
     level: Level,
     cells: &[C],
@@ -190,7 +191,7 @@ fn gathers_the_sums_of_the_sweep<C: Cell, const N: usize>(
 fn cell_uses_old_values_of_its_six_neighbours_on_every_grid() {
     sweeps_are_the_formula::<f32, 8>(Storage::F32);
     if cfg!(miri) {
-        return; // takes half a minute on the smallest grid that fills a register
+        return; // even the smallest grid that fills a register takes half a minute under Miri
     }
     sweeps_are_the_formula::<f32, 4>(Storage::F32);
     sweeps_are_the_formula::<f32, 16>(Storage::F32);
@@ -207,7 +208,7 @@ fn half_precision_cells_use_old_neighbour_values_too() {
     sweeps_are_the_formula::<Half, 64>(Storage::F16);
 }
 
-/// Fields at the bound, drives that push beyond it, extreme patterns, every share of a step.
+/// Fields at the bound, drives that push beyond it, extreme patterns, 250 shares of a step.
 fn nothing_passes_the_bound<C: Cell, const N: usize>(storage: Storage) {
     let count = 250;
     for beta in [0.05, 0.001] {
@@ -260,11 +261,12 @@ fn bound_holds_exactly_despite_rounding() {
     nothing_passes_the_bound::<Half, 16>(Storage::F16);
 }
 
-/// The largest error of the tanh. The sweep below found 1.88e-7 at the portable level, which rounds most, and
-/// 1.86e-7 at the levels with fused operations, where the result is near -0.8: three units of 2^-24.
+/// The largest error of the tanh. The test below found 1.88e-7 at the portable level, which rounds most
+/// often, and 1.86e-7 at the levels with fused operations, at a result near -0.8: about three units of 2^-24.
 const TANH_ERROR: f64 = 1.9e-7;
 
-/// A step with `keep` 0 and `reach` 1 that depends only on the cell itself returns its tanh.
+/// The tanh of `arguments` divided by 2 log2(e), computed by a step with `keep` 0 and `reach` 1 that depends
+/// only on the cell itself.
 fn tanh_of<const N: usize>(level: Level, arguments: Vec<f32>) -> Vec<f32> {
     let step = Step { centre: 1.0, side: 0.0, keep: 0.0, reach: 1.0, bound: 1.0 };
     let mut scene = Scene::<f32, N>::random(1, 0, 0, step);
@@ -278,7 +280,7 @@ fn tanh_is_within_its_error_bounded_and_monotonic() {
     let count = N * N * N;
     for level in Level::all() {
         let (mut worst, mut worst_at) = (0.0_f64, 0.0);
-        // Sampled densely where the curve bends, then over the whole range in which it changes.
+        // Sampled densely where the curve bends, over the whole range in which it changes, and around 0.
         for (from, to) in [(-1.0, 1.0), (-4.0, -1.0), (1.0, 4.0), (-30.0, 30.0), (-1e-3, 1e-3)] {
             let at = |i: usize| (from + (to - from) * i as f64 / count as f64) as f32;
             let found = tanh_of::<N>(level, (0..count).map(at).collect());

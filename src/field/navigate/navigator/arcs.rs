@@ -11,15 +11,16 @@ const SHARES: [f32; 11] = [-1.0, -0.75, -0.5, -0.25, -0.1, 0.0, 0.1, 0.25, 0.5, 
 /// Distance between two points on an arc, metres.
 const STEP: f64 = 0.05;
 /// Room is measured up to the length over which the sharpest arc turns by this angle, radians: a little more
-/// than half a turn. The second constant holds the smallest and the largest such length, metres.
+/// than half a turn.
 const TURN: f32 = 3.5;
+/// Smallest and largest length up to which room is measured, metres.
 const FARTHEST: [f32; 2] = [0.6, 2.0];
-/// Cost of differing from the wanted curvature by the sharpest one, as radians off the direction: low, so
-/// that an arc with more room is chosen.
+/// Cost, in radians off the direction, of an arc whose curvature differs from the wanted one by as much as
+/// the sharpest curvature: low, so that an arc with more room is chosen.
 const LEAVING: f32 = 0.3;
-/// Cost of an arc without any room, and the room from which this cost is zero, metres: two lengths of a small
-/// car.
+/// Cost of an arc without any room, in radians off the direction; it falls linearly to 0 at [`ENOUGH`].
 const TIGHT: f32 = 2.0;
+/// With at least this much room an arc has no such cost, metres: two lengths of a small car.
 const ENOUGH: f32 = 0.5;
 /// Cost of changing the side of a sharp turn, so that two equally good sides do not alternate.
 const OTHER_SIDE: f32 = 0.3;
@@ -33,7 +34,7 @@ pub(super) struct Arc {
     pub share: f32,
     /// How far the reference point can go along it, metres.
     pub room: f32,
-    /// How far off the direction the car still is after that, radians.
+    /// Smallest angle to the direction that the car reaches along it, radians.
     pub off: f32,
 }
 
@@ -110,7 +111,7 @@ mod tests {
     use super::super::super::tests::CAR;
     use super::*;
 
-    /// The arcs of a car that sees a thin thing at each of these bearings and distances.
+    /// The arcs of a car that sees a thin obstacle at each of these bearings and distances.
     fn arcs(things: &[(f32, f32)]) -> Arcs {
         let pose = OdometryPose { at: [0.05, 0.05], heading: 0.0 };
         let mut grid = PlaceGrid::new(&CAR);
@@ -165,6 +166,6 @@ mod tests {
         assert_eq!(off_after(1.0, 5.0, 1.0), 0.0);
         assert_eq!(off_after(1.0, 0.0, 1.0), 1.0);
         assert!((off_after(3.0, -5.0, 0.1) - 2.783_185).abs() < 1e-5);
-        assert_eq!(off_after(1.0, -5.0, 0.1), 1.0, "it is off at the start");
+        assert_eq!(off_after(1.0, -5.0, 0.1), 1.0, "a short turn the wrong way brings it no closer");
     }
 }

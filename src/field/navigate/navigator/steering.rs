@@ -7,39 +7,40 @@ use super::arcs::Arcs;
 use crate::decision::motion::OdometryPose;
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 
-/// Range in which closed cells are searched for, metres from the middle of the body.
+/// Range ahead of the robot in which closed cells are searched for, metres from the middle of the body.
 const AHEAD: [f32; 2] = [0.1, 1.2];
 /// Range behind the robot in which closed cells are searched for, metres from the middle of the body.
 const BEHIND: [f32; 2] = [0.1, 0.6];
 /// Distances measured on the lattice are shortened by this, metres: the sampling error of the path, and a
 /// margin.
 const LATTICE_ERROR: f32 = 0.065;
-/// The body may pass things that a sensor sees at this distance beside it, metres: noise, and room to steer.
+/// The body may pass obstacles that a thin beam sees at least this far beside it, metres: an allowance for
+/// noise and for steering.
 const BESIDE: f32 = 0.03;
 /// Share of full speed on free ground. The rest is reserved for corrections.
 const CRUISE: f32 = 0.9;
 /// Share of the cruising speed that is left at an obstacle.
 const CRAWL: f32 = 0.25;
-/// The robot slows down over this distance, metres, for each metre a second of its full speed.
+/// Distance over which the robot slows down, metres for each metre per second of its full speed.
 const BRAKES_OVER: f32 = 1.2;
 /// With less room than this, metres, the robot does not drive on.
 const NO_ROOM: f32 = 0.075;
-/// It backs if the room ahead is below this share of the turning radius.
+/// It backs up if the room ahead is below this share of the turning radius.
 const BACKS_BELOW: f32 = 0.83;
-/// It also backs if no arc brings it within this many radians of the direction.
+/// It also backs up if no arc brings it within this many radians of the direction.
 const FAR_OFF: f32 = 1.0;
-/// What a sensor sees straight ahead counts as this much farther away when the robot decides to back, metres:
-/// it can still turn away.
+/// The room straight ahead counts as this much longer when the robot decides whether to back up, metres: it
+/// can still turn away.
 const SEEN_AHEAD: f32 = 0.1;
-/// Below this share of the sharpest curvature, a thing straight ahead is in the way.
+/// Below this share of the sharpest curvature, an obstacle straight ahead is in the way.
 const STRAIGHT: f32 = 0.3;
-/// It backs only with this much known free ground behind it, metres.
+/// It backs up only with more than this much known free ground behind it, metres.
 const ROOM_BEHIND: f32 = 0.125;
 /// It goes forwards again if an arc brings it within this many radians of the direction ...
 const NEAR_ENOUGH: f32 = 0.5;
-/// ... and has this much room, metres.
+/// ... and has more than this much room, metres.
 const ROOM_AGAIN: f32 = 0.275;
-/// It goes forwards for at least this long, seconds.
+/// It drives forwards for at least this long before it backs up, seconds.
 const FORWARDS_FOR: f64 = 0.4;
 /// It drives backwards for at most this long, seconds.
 const BACKS_FOR: f64 = 1.4;
@@ -47,11 +48,11 @@ const BACKS_FOR: f64 = 1.4;
 const BACKING: f32 = 0.5;
 /// ... and at no more than this speed, metres per second.
 const BACKING_SPEED: f32 = 0.3;
-/// While it looks around it moves at this speed, metres per second.
+/// A body that cannot turn on the spot moves at this speed while it looks around, metres per second.
 const LOOKING_SPEED: f32 = 0.12;
-/// Share of the tightest curve for each radian off the direction.
+/// Share of the sharpest curvature for each radian off the direction.
 const GAIN: f64 = 2.0;
-/// The tightest curve of a body that turns on the spot while it moves, metres.
+/// Smallest curve radius of a body that can turn on the spot, while it drives forwards, metres.
 const SOFT_RADIUS: f32 = 0.2;
 /// A body that can turn on the spot does so if the direction is more than this many radians off ...
 const SPOT_FROM: f64 = 0.9;
@@ -67,7 +68,8 @@ pub(super) struct Room {
     ahead: f32,
     /// Known free ground behind its rear.
     behind: f32,
-    /// The nearest thing ahead that a sensor sees now: which sensor, and how far it is from the middle.
+    /// The nearest obstacle ahead that a sensor sees now: which sensor, and the obstacle's distance from the
+    /// middle of the body.
     nearest: Option<(usize, f32)>,
     last: Option<[f64; 2]>,
     /// Free room along the arcs of a car; unused on a body that turns on the spot.
@@ -85,7 +87,7 @@ impl Room {
         beams: &[Beam],
     ) {
         self.look_ahead(body, pose, beams);
-        // Closed cells already begin half a body's width before the thing itself.
+        // Cells are already closed half a body's width before the obstacle itself.
         let overhang = (body.half_length() - body.half_width).max(0.0) + LATTICE_ERROR;
         let way = |angle: f64, range, known| grid.free_way(middle, unit(angle), range, known) - overhang;
         let remembered = way(pose.heading, AHEAD, false);
@@ -98,7 +100,7 @@ impl Room {
     }
 
     /// Finds the nearest reading in the strip that the body would sweep straight ahead. A reading is kept
-    /// until its sensor delivers another; until then, the robot's own motion shortens its distance.
+    /// until its sensor delivers another; until then, the robot's own forward motion shortens its distance.
     fn look_ahead(&mut self, body: &Body, pose: OdometryPose, beams: &[Beam]) {
         if let (Some((_, away)), Some(last)) = (&mut self.nearest, self.last) {
             *away -= (-pose.sees(last)[0]).max(0.0) as f32;
@@ -112,7 +114,7 @@ impl Room {
             }
             let left = beam.offset[1] + range * libm::sinf(beam.bearing);
             let away = beam.offset[0] + range * libm::cosf(beam.bearing) - body.middle();
-            // Things beside the body do not stop it. A wide beam does not tell where inside it a thing is.
+            // Obstacles beside the body do not stop it. A wide beam does not tell where in its cone they are.
             let margin = CLEARANCE.min(BESIDE + range * beam.half_cone);
             let is_ahead = left.abs() < body.half_width + margin && away > body.half_length();
             let is_met = range < beam.max_range && is_ahead;
@@ -186,7 +188,7 @@ impl Steering {
             return Wish { speed: -speed, curvature: -wanted / radius };
         }
         self.side = arc.side();
-        // A thing straight ahead is not in the way of a sharp turn.
+        // An obstacle straight ahead is not in the way of a sharp turn.
         let ahead = if arc.share.abs() < STRAIGHT { arc.room.min(room.ahead) } else { arc.room };
         forwards(ahead, off, arc.share / radius, self.body.full_speed)
     }
@@ -218,8 +220,8 @@ impl Steering {
     }
 }
 
-/// Drives forwards with this curvature and as fast as the room `ahead` allows, which is in metres; `off` is
-/// the angle to the direction.
+/// Drives forwards with this curvature, as fast as the room `ahead` (metres) allows; `off` is the angle to
+/// the direction, radians.
 fn forwards(ahead: f32, off: f32, curvature: f32, full_speed: f32) -> Wish {
     if ahead < NO_ROOM {
         return Wish { speed: 0.0, curvature };

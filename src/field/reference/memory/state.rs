@@ -51,9 +51,9 @@ impl Library {
     }
 }
 
-/// This engine divides a vector by its length, or by `NORM_FLOOR` if it is shorter, when it compares it; in a
-/// saved state, that division has already been done. Scaled by `NORM_FLOOR`, a restored vector is at most as
-/// long as the floor, so the comparison divides it by exactly the floor and gets the saved vector back.
+/// To compare a vector, this engine divides it by its length or by `NORM_FLOOR`, whichever is larger; the
+/// vectors in a saved state have already been divided. Scaled by `NORM_FLOOR`, a restored vector is at most
+/// as long as the floor, so the comparison divides it by exactly the floor, which gives the saved vector.
 fn no_longer_than_the_floor(vector: &mut [f64]) {
     vector.iter_mut().for_each(|x| *x *= NORM_FLOOR);
 }

@@ -1,5 +1,5 @@
-//! The I2C adapters of the machine: number, node, name, the device that each belongs to, and which addresses
-//! on it the kernel drives itself. Reads only /sys and /dev; opens nothing.
+//! The I2C adapters of the machine: number, node, name and parent device of each, and which of its addresses
+//! a kernel driver uses. Reads only /sys and /dev; opens no adapter.
 
 use super::errors::error;
 use super::sysfs::{below, leads_to, numbered, text};
@@ -47,8 +47,8 @@ impl Adapter {
         leads_to(&below(root, "/sys/bus/i2c/devices").join(chip).join("driver"))
     }
 
-    /// The kernel driver of the adapter, if that driver uses its own timeout. For an adapter behind a
-    /// multiplexer, this is the driver of a device further up.
+    /// The kernel driver of the adapter, if that driver ignores the configured timeout and uses its own. For
+    /// an adapter behind a multiplexer, this is the driver of a device further up.
     pub(super) fn own_time(&self) -> Option<OwnTime> {
         let up = self.device.as_deref().into_iter().flat_map(Path::ancestors);
         let mut drivers = up
@@ -197,7 +197,7 @@ mod tests {
         let tree = i2c_tree();
         let found = find(tree.root(), &adapter("3160000")).expect("an adapter");
         assert_eq!(found.driver_at(tree.root(), 0x40).as_deref(), Some("ina3221"));
-        // The device tree describes it, but no driver is bound to it.
+        // The device tree describes the chip at 0x57, but no driver is bound to it.
         assert_eq!(found.driver_at(tree.root(), 0x57), None);
         assert_eq!(found.driver_at(tree.root(), 0x14), None);
     }

@@ -1,5 +1,5 @@
-//! The GPIO chips of the machine, and where each line of the board is: the chip by its label, never by its
-//! number; the line by its offset or its name.
+//! The GPIO chips of the machine, and where each line of the board is. A chip is found by its label, never by
+//! its number; a line by its offset or its name.
 
 use super::errors::{error, refused};
 use super::sysfs::numbered;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct ChipPlace {
     /// The character device.
     pub path: PathBuf,
-    /// The driver's name for it (`pinctrl-rp1`): it stays the same, unlike the number.
+    /// The driver's name for the chip (`pinctrl-rp1`). Unlike the number, it stays the same.
     pub label: String,
     /// Number of lines.
     pub lines: u32,
@@ -25,7 +25,7 @@ pub(super) struct ChipPlace {
 pub(super) struct Chips {
     /// The chips, in the order of their numbers.
     pub found: Vec<ChipPlace>,
-    /// Chips that this process may not open, so their labels are unknown.
+    /// Chips that this process could not open, so their labels are unknown.
     pub closed: Vec<PathBuf>,
     labels: Vec<String>,
     names: Vec<String>,

@@ -1,7 +1,8 @@
 //! Claims the motors' wires for one process: a lock in /sys on the device that a board uses to reach its
-//! motors. Two boards that drive the same adapter or chip conflict on it, whatever their files are called.
+//! motors. Two boards that drive the same adapter or chip need the same lock, whatever their files are
+//! called.
 //!
-//! The lock is not on the adapter's own node: an open node blocks the unbinding of its driver forever
+//! The lock is not on the adapter's own node: as long as a node is open, unbinding its driver blocks
 //! (`i2c_del_adapter`), and a rebind is a recovery step. The folder of the adapter's parent device exists
 //! before, during and after a rebind.
 
@@ -18,13 +19,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A process that only checks holds the lock briefly, on a busy machine for tens of milliseconds; a holder
-/// keeps it for longer than this.
+/// How long a claim retries. A process that only checks who holds the lock has it briefly, on a busy machine
+/// for tens of milliseconds; a real holder keeps it for longer than this.
 const ASKERS_GONE: Duration = Duration::from_millis(500);
 /// Retry interval until then.
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
-/// The motors' wires of a board, held by this process alone until this is dropped or the process ends.
+/// This process's exclusive claim on the motors' wires of a board, until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct Claim {
     _locks: Vec<Flock>,
@@ -33,7 +34,7 @@ pub struct Claim {
 /// Why the wires are not available.
 #[derive(Debug)]
 pub enum ClaimError {
-    /// Another process has them.
+    /// Another process holds them.
     Held {
         /// The locked path: a folder in /sys, or a node.
         place: PathBuf,
@@ -65,7 +66,7 @@ impl LinuxHardware {
         Ok(None)
     }
 
-    /// The paths that represent the motors' wires.
+    /// The paths that are locked to claim the motors' wires.
     fn places(&self, pwm: Option<&str>) -> Result<Vec<PathBuf>, OpenError> {
         let mut places = Vec::new();
         if !self.buses.is_empty() {
@@ -78,7 +79,7 @@ impl LinuxHardware {
     }
 }
 
-/// The folder of the parent device of `adapter`; otherwise the adapter's own folder, or its node.
+/// The folder of the adapter's parent device; if it has none, the adapter's own folder, or its node.
 fn carrier(adapter: &Adapter) -> PathBuf {
     match &adapter.device {
         // Adapters without a device share these folders.
@@ -134,7 +135,7 @@ mod tests {
         let (motors, side) = (hardware(&tree, &board("3160000")), hardware(&tree, &board("c250000")));
         let first = motors.claim(None).unwrap();
         let Err(ClaimError::Held { place, holder }) = hardware(&tree, &board("3160000")).claim(None) else {
-            panic!("two processes have the wires")
+            panic!("two processes hold the wires")
         };
         assert!(place.ends_with("sys/devices/platform/3160000.i2c"), "{}", place.display());
         assert!(holder.is_this_process());
@@ -181,7 +182,7 @@ mod tests {
         let _claim = both.claim(Some("1f00098000")).unwrap();
         assert!(chip.claimed_by(Some("1f00098000")).unwrap().is_some());
         assert!(matches!(chip.claim(Some("1f00098000")), Err(ClaimError::Held { .. })));
-        assert_eq!(chip.claimed_by(None).unwrap(), None, "it has no motors");
+        assert_eq!(chip.claimed_by(None).unwrap(), None, "there is nothing to claim");
     }
 
     #[test]

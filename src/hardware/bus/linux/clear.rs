@@ -6,12 +6,12 @@ use crate::base::plan::Line;
 use crate::base::time::{Clock, Instant, Span};
 use crate::hardware::bus::Gpio;
 
-/// A device that was interrupted within a byte has at most eight bits and an acknowledge left to send.
+/// A device that was interrupted within a byte needs at most nine more clocks: eight bits and an acknowledge.
 const CLOCKS: u32 = 9;
-/// Half a clock at 100 kHz, the slowest of the standard's modes, which every device can follow.
+/// Half a clock period at 100 kHz, the slowest mode of the standard, which every device can follow.
 const HALF: Span = Span::from_micros(5);
-/// A device may hold SCL low while it is busy. SMBus 3.1 (table 2) times out after 25 to 35 ms; beyond that,
-/// SCL is stuck and manual clocks do not help.
+/// A device may hold SCL low while it is busy. In SMBus 3.1 (table 2), devices time out after 25 to 35 ms;
+/// beyond that, SCL is stuck and manual clocks do not help.
 const STRETCH: Span = Span::from_millis(35);
 
 /// Frees the bus on SCL and SDA, both open drain: set low or released. Both must be released at the start,
@@ -32,7 +32,7 @@ struct Pair<'a> {
     clock: &'a dyn Clock,
     scl: Line,
     sda: Line,
-    /// The rest of [`STRETCH`], which is the limit for the whole procedure.
+    /// What is left of [`STRETCH`], which limits all waits for SCL together.
     timeout: Span,
 }
 

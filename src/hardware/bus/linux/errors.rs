@@ -1,4 +1,4 @@
-//! Maps the kernel's error numbers to the few kinds of bus fault, and to error messages. Pure.
+//! Maps the kernel's error numbers to the few kinds of bus fault, and to error messages. Pure functions.
 
 use crate::base::fault::BusFault;
 use crate::hardware::bus::OpenError;
@@ -6,8 +6,8 @@ use std::io;
 
 /// The bus fault for an error number of a transfer, a line or an attribute.
 ///
-/// Transfer errors are those of `Documentation/i2c/fault-codes.rst` of the kernel; names in brackets are the
-/// controllers of the supported boards. Any other number is [`BusFault::Io`].
+/// Transfer errors are those of the kernel's `Documentation/i2c/fault-codes.rst`; names in brackets are the
+/// controller drivers of the supported boards. Any other number is [`BusFault::Io`].
 pub(super) fn fault(errno: i32) -> BusFault {
     match errno {
         // No acknowledge (i2c-bcm2835, i2c-designware and i2c-tegra: EREMOTEIO).
@@ -28,7 +28,8 @@ pub(super) fn fault_of(error: &io::Error) -> BusFault {
     error.raw_os_error().map_or(BusFault::Io, fault)
 }
 
-/// Why `what` could not be opened. `absent`: what to do if it does not exist; `group`: who may open it.
+/// Why `what` could not be opened. `group`: the group that may open it; `absent`: what to do if permission is
+/// not the reason.
 pub(super) fn refused(what: &str, error: &io::Error, absent: &str, group: &str) -> OpenError {
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     let (why, fix) = match error.kind() {

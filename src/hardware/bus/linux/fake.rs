@@ -1,6 +1,6 @@
 //! A folder that stands for the root of a machine, for tests of look-ups in /sys and /dev. Removed when
-//! dropped. Attributes are plain files here: a shorter number does not erase a longer one, so only the first
-//! line counts.
+//! dropped. Attributes are plain files here: a shorter number overwrites only the start of a longer one, so
+//! only the first line counts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,8 +46,8 @@ impl Drop for Tree {
     }
 }
 
-/// A machine with two adapters on devices and one without a device, and a chip on the first that the kernel
-/// drives.
+/// A machine with two adapters that have a parent device and one that has none. On the first adapter there
+/// are two chips: one with a kernel driver, one without.
 pub(super) fn i2c_tree() -> Tree {
     let tree = Tree::new("i2c");
     for (number, device) in [(1, "platform/3160000.i2c"), (7, "platform/c250000.i2c"), (12, "virtual")] {

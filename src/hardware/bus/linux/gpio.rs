@@ -1,11 +1,11 @@
 //! GPIO lines through the character device: one request per owner and chip; the kernel stamps the edges.
 //!
 //! The kernel releases a line when its owner dies; whether the line then floats depends on the pin
-//! controller. Kernels of Raspberry Pi OS keep driving it (raspberrypi/linux, `rp1_pmx_free` in pinctrl-rp1.c
-//! and the same in pinctrl-bcm2835.c: `persist_gpio_outputs` is true there, and false in Linux itself since
-//! 6.10; `dtparam=strict_gpiod` in config.txt reverts it); others return it to an input or to its special
-//! function. [`super::Survey`] reports which of these the kernel does, and [`line_state`] the state of a
-//! line.
+//! controller. Kernels of Raspberry Pi OS keep driving it: `persist_gpio_outputs` is true there
+//! (raspberrypi/linux, `rp1_pmx_free` in pinctrl-rp1.c and the same in pinctrl-bcm2835.c), unless config.txt
+//! has `dtparam=strict_gpiod`. Mainline Linux has had the parameter since 6.10, and it is false there. Other
+//! kernels make the line an input or return it to its special function. [`super::Survey`] reports which of
+//! these the kernel does, and [`line_state`] the state of a line.
 //!
 //! Levels are physical: this module does not handle active-low lines.
 
@@ -27,10 +27,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Chips on which one owner may hold lines: a Jetson has two, an expander would be a third.
+/// Most chips on which one owner may hold lines: a Jetson has two, an expander would be a third.
 const MAX_CHIPS: usize = 4;
-/// Edges that the kernel buffers for an owner that reads late: enough for a hundred milliseconds of a wheel
-/// encoder with a few thousand edges a second; an echo has two edges in 60 ms. The kernel allows 1024.
+/// Edges that the kernel buffers for an owner that reads late: enough for 100 ms of a wheel encoder with 2500
+/// edges a second; an echo has two edges in 60 ms. The kernel allows 1024.
 const KERNEL_EDGES: u32 = 256;
 /// Edges per read.
 const READ_EDGES: usize = 16;
@@ -41,7 +41,7 @@ const EDGE_WORDS: usize = 6;
 /// How a line is requested from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Want {
-    /// With the usage that a worker named.
+    /// With the usage that a worker requested.
     As(Usage),
     /// Pulled low or released, never driven high; starts released. Reads return the level on the wire.
     OpenDrain,
@@ -76,7 +76,7 @@ struct OnChip {
     /// Words of `edges` that are already taken, and words that are filled.
     taken: usize,
     filled: usize,
-    /// Number of the last edge of this request; the kernel counts from 1.
+    /// Sequence number of the last edge taken from this request; the kernel counts from 1.
     last: u32,
 }
 
@@ -88,8 +88,8 @@ pub(super) struct LinuxGpio {
 }
 
 impl LinuxGpio {
-    /// Requests `lines` for `ganglion-OWNER`: all lines of a chip or none. With `registers`, plain outputs
-    /// are set through them where possible.
+    /// Requests the lines of `wants` as consumer `ganglion-OWNER`: all lines of a chip or none. With
+    /// `registers`, plain outputs are set through them where possible.
     pub(super) fn open(
         chips: &Chips,
         owner: &str,
@@ -155,7 +155,7 @@ impl LinuxGpio {
         Ok(())
     }
 
-    /// The earliest of the edges that have been read.
+    /// Takes the earliest of the edges that have been read.
     fn earliest(&mut self) -> Result<Option<Edge>, BusFault> {
         let mut first: Option<(usize, u64)> = None;
         for (place, chip) in self.chips.iter().enumerate() {
@@ -227,7 +227,7 @@ impl OnChip {
         self.request.edge_event_from_slice(words).map(Some).map_err(|failure| kind(&failure))
     }
 
-    /// The next edge, and how many the kernel dropped before it.
+    /// The next edge, and how many edges the kernel dropped before it.
     fn take(&mut self) -> Result<Option<(gpiocdev::line::EdgeEvent, u32)>, BusFault> {
         let edge = self.next()?;
         Ok(edge.map(|edge| {
@@ -266,8 +266,8 @@ fn grouped(chips: &Chips, wants: &[(Line, Want)]) -> Result<Vec<Group>, OpenErro
     Ok(groups)
 }
 
-/// One request for all lines of a chip. It carries the outputs' initial levels, so they never show another
-/// level.
+/// One request for all lines of a chip. It carries the outputs' initial levels, so that no output ever has
+/// another level.
 fn request(group: &Group, owner: &str) -> gpiocdev::Result<Request> {
     let mut builder = Request::builder();
     builder.on_chip(&group.path).with_consumer(consumer(owner)).with_kernel_event_buffer_size(KERNEL_EDGES);
@@ -334,7 +334,7 @@ fn busy(chips: &Chips, group: &Group, failure: &gpiocdev::Error) -> OpenError {
     }
 }
 
-/// The first of the lines that is in use, and its user.
+/// The first line of the group that is already in use, and its consumer.
 fn holder(group: &Group) -> Option<(Line, String)> {
     let chip = Chip::from_path(&group.path).ok()?;
     group.lines.iter().find_map(|wanted| {
@@ -358,8 +358,8 @@ fn taken(what: &str, consumer: &str) -> OpenError {
     error(what, format!("{consumer} is using it"), fix)
 }
 
-/// The state of `line`. Requests a line that no process has, "as is": this leaves direction and level
-/// unchanged and makes the kernel ask the pin controller for the direction; the direction that it remembers
+/// The state of `line`. A free line is requested "as is": this leaves its direction and level unchanged and
+/// makes the kernel ask the pin controller for the direction, because the direction that the kernel remembers
 /// from an earlier owner may be wrong. The level of an input means nothing: an RP1 keeps a pin's receiver off
 /// until the pin is requested as a line.
 pub(super) fn line_state(chips: &Chips, line: Line) -> Result<LineState, OpenError> {
@@ -380,7 +380,7 @@ pub(super) fn line_state(chips: &Chips, line: Line) -> Result<LineState, OpenErr
         Request::builder().on_chip(path).with_consumer(consumer("look")).with_line(offset).as_is().request();
     let request = match request {
         Ok(request) => request,
-        // Another process took it in the meantime.
+        // Another process took the line in the meantime.
         Err(failure) if number(&failure) == Some(libc::EBUSY) => {
             let holder = info().map_or(String::new(), |info| info.consumer);
             return Ok(LineState::Taken(taken(&what, &holder)));
@@ -394,7 +394,7 @@ pub(super) fn line_state(chips: &Chips, line: Line) -> Result<LineState, OpenErr
     Ok(LineState::Kept { high: level == Value::Active })
 }
 
-/// `lines` in the form of the kernel's request.
+/// `lines` in the form that [`LinuxGpio::open`] takes.
 pub(super) fn wants(lines: &[LineUse]) -> Vec<(Line, Want)> {
     lines.iter().map(|line| (line.line, Want::As(line.usage))).collect()
 }

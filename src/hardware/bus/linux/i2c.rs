@@ -94,12 +94,12 @@ impl Bus {
         format!("I2C bus '{}'", self.name)
     }
 
-    /// Its present adapter.
+    /// Looks up the adapter that the bus has at present.
     pub(super) fn place(&self) -> Result<Adapter, OpenError> {
         adapters::find(&self.root, &self.node)
     }
 
-    /// Addresses on `adapter` that are not ours: reserved by the board, or driven by the kernel.
+    /// Addresses on `adapter` that are not ours: reserved by the board, or used by a kernel driver.
     fn taken(&self, adapter: &Adapter) -> Addresses {
         let mut taken = Addresses::default();
         self.reserved.iter().for_each(|(address, _)| taken.add(*address));
@@ -138,7 +138,7 @@ impl Bus {
         Ok(Open { through, taken: self.taken(&adapter) })
     }
 
-    /// Closes the adapter. Waits for a transfer in progress, whose time the adapter limits.
+    /// Closes the adapter. Waits for a transfer in progress, whose duration the adapter's timeout limits.
     pub(super) fn close(&self) {
         *self.adapter.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -182,7 +182,7 @@ impl LinuxI2c {
             let why = "it is already open, and a bus can have only one owner";
             return Err(error(bus.spoken(), why, "this is a bug in ganglion: report it"));
         }
-        let handle = LinuxI2c(bus); // gives the bus back if it cannot be opened
+        let handle = LinuxI2c(bus); // dropping it on an error releases the bus
         handle.0.reopen()?;
         Ok(handle)
     }
@@ -197,7 +197,7 @@ impl Drop for LinuxI2c {
 
 impl I2c for LinuxI2c {
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
-        // Locked by someone else only while a rebind has closed the adapter.
+        // Locked elsewhere only while a rebind closes or reopens the adapter.
         let Ok(mut adapter) = self.0.adapter.try_lock() else { return Err(BusFault::Absent) };
         let open = adapter.as_mut().ok_or(BusFault::Absent)?;
         if !open.taken.leave_free(address) {
@@ -215,8 +215,8 @@ impl I2c for LinuxI2c {
     }
 }
 
-/// Opens `adapter` and sets its timeout, **for every user of the adapter**: the kernel keeps one for all of
-/// them.
+/// Opens `adapter` and sets its timeout, **for every user of the adapter**: the kernel has one timeout per
+/// adapter.
 fn open_adapter(adapter: &Adapter, timeout: Span) -> Result<File, OpenError> {
     let what = adapter.node.display().to_string();
     let device = i2c_dev::open(&adapter.node).map_err(|failure| refused(&what, &failure, ENABLE, "i2c"))?;
@@ -226,13 +226,13 @@ fn open_adapter(adapter: &Adapter, timeout: Span) -> Result<File, OpenError> {
         return Err(error(&what, why, "connect the devices to another bus"));
     }
     i2c_dev::set_timeout(&device, timeout).map_err(told)?;
-    // The runtime counts and retries a lost arbitration itself.
+    // The runtime itself counts lost arbitrations and retries.
     i2c_dev::set_retries(&device, 0).map_err(told)?;
     Ok(device)
 }
 
-/// Blocks all signals for this thread while it exists. Some controllers' drivers abort a transfer when a
-/// signal arrives; after half a message, a chip may wait for the rest and take the next message for it.
+/// Blocks all signals for this thread as long as this value exists. Some controller drivers abort a transfer
+/// when a signal arrives; a chip that has received half a message may then take the next one for the rest.
 struct SignalsHeld(libc::sigset_t);
 
 impl SignalsHeld {
@@ -251,8 +251,8 @@ impl SignalsHeld {
 
 impl Drop for SignalsHeld {
     fn drop(&mut self) {
-        // SAFETY: the mask is the one that pthread_sigmask returned for this thread; a handle on a set may be
-        // null.
+        // SAFETY: the mask is the one that pthread_sigmask returned for this thread; the pointer to the old
+        // mask may be null.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }
@@ -348,7 +348,7 @@ mod tests {
         let bus = Arc::new(bus(&tree, "c250000", &[]));
         let mut i2c = LinuxI2c(bus.clone());
         assert_eq!(i2c.write(0x14, &[0]), Err(BusFault::Absent));
-        // As in a rebind, the lock is held.
+        // The lock is held, as while a rebind closes the adapter.
         let _rebind = bus.adapter.lock().expect("free");
         assert_eq!(i2c.write(0x14, &[0]), Err(BusFault::Absent));
         std::mem::forget(i2c); // drop would wait for the lock that this test holds

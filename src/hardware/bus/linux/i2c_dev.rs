@@ -14,15 +14,15 @@ use std::marker::PhantomData;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Operations per transfer; the drivers here use two. The kernel's limit of 42 (I2C_RDWR_IOCTL_MAX_MSGS)
-/// would take too much stack.
+/// Most operations per transfer; the drivers here use at most two. The kernel's limit of 42
+/// (I2C_RDWR_IOCTL_MAX_MSGS) would take too much stack.
 const MAX_OPS: usize = 8;
-/// Bytes per operation that the kernel accepts (i2c-dev.c).
+/// Most bytes per operation that the kernel accepts (i2c-dev.c).
 const MAX_BYTES: usize = 8192;
 /// The flag of a read message; a write has none.
 const I2C_M_RD: u16 = 0x0001;
 
-// Requests to the adapter.
+// ioctl requests to the adapter.
 const I2C_RETRIES: u64 = 0x0701;
 const I2C_TIMEOUT: u64 = 0x0702;
 const I2C_FUNCS: u64 = 0x0705;
@@ -82,7 +82,7 @@ pub(super) fn set_retries(device: &File, retries: u64) -> io::Result<()> {
     set(device, I2C_RETRIES, retries)
 }
 
-/// `timeout` in [`TIMEOUT_UNIT`]s, rounded up and at least one: zero would mean no timeout at all.
+/// `timeout` in [`TIMEOUT_UNIT`]s, rounded up and at least one: with zero, transfers would time out at once.
 fn timeout_units(timeout: Span) -> u64 {
     timeout.as_nanos().div_ceil(TIMEOUT_UNIT.as_nanos()).max(1)
 }

@@ -1,14 +1,13 @@
-//! A Raspberry Pi through rppal, behind the same traits, for boards that request it (`access = "rppal"`). It
-//! provides:
+//! A Raspberry Pi through rppal, behind the same traits, for boards that request it (`access = "rppal"`):
 //!
 //! - **Registers**: one store into mapped memory sets an output, without a system call. A line that is driven
 //!   this way is *also* held by a kernel request, made first. The request gives the line one owner, sets its
-//!   first level without a glitch, and releases it when the owner dies; mapped memory alone does not. rppal
-//!   finds that the pin is already an output and does not change its settings, so it does not race with the
-//!   kernel's pin controller.
+//!   initial level without a glitch, and releases it when the owner dies; mapped memory alone does none of
+//!   this. rppal finds that the pin is already an output and does not change its settings, so it does not
+//!   race with the kernel's pin controller.
 //! - **Edges and inputs** stay with the kernel, because only the kernel stamps edges when they happen.
-//! - **I2C**: the same character device. It accepts a write, a read, or a write followed by a repeated start
-//!   and a read; anything longer is refused. Changing the address takes a separate system call.
+//! - **I2C**: the same character device. A transfer is a write, a read, or a write followed by a repeated
+//!   start and a read; anything longer is refused. Changing the address takes a separate system call.
 //!
 //! Where rppal cannot be used, the board is refused. rppal expects GPIO chips numbered from 0 without a gap,
 //! which is not the case on a Pi 5 with a newer kernel, and it does not support newer models: it was archived
@@ -36,8 +35,8 @@ fn unavailable(why: impl std::fmt::Display) -> OpenError {
     error("rppal, which the board requests (bus.access)", why.to_string(), fix)
 }
 
-/// Refuses any machine in `root` except a Raspberry Pi. rppal itself would trust a file that other machines
-/// have too, and map their memory.
+/// Refuses the machine in `root` unless it is a Raspberry Pi. rppal itself would trust a file that other
+/// machines have too, and map their memory.
 pub(super) fn is_raspberry_pi(root: &Path) -> Result<(), OpenError> {
     let compatible = TREES.iter().find_map(|tree| text(&below(root, tree).join("compatible")));
     match compatible {
@@ -58,7 +57,7 @@ impl Registers {
     pub(super) fn open() -> Result<Registers, OpenError> {
         Gpio::new().map(Registers).map_err(|failure| match failure {
             rppal::gpio::Error::Io(failure) if failure.kind() == std::io::ErrorKind::NotFound => {
-                unavailable("it counts GPIO chips from 0 and found none (Pi 5 on a newer kernel)")
+                unavailable("it expects GPIO chips numbered from 0 and found none (Pi 5 on a newer kernel)")
             }
             failure => unavailable(failure),
         })
@@ -71,7 +70,7 @@ impl Registers {
             return None;
         }
         let pin = self.0.get(u8::try_from(offset).ok()?).ok()?;
-        // Otherwise into_output would overwrite the kernel's settings.
+        // If the pin were not an output yet, into_output would overwrite the kernel's settings.
         (pin.mode() == rppal::gpio::Mode::Output).then(|| pin.into_output())
     }
 }
@@ -86,7 +85,7 @@ impl PiI2c {
     /// Adapter /dev/i2c-`number`; works on any Linux.
     pub fn open(number: u32) -> Result<PiI2c, OpenError> {
         let number =
-            u8::try_from(number).map_err(|_| unavailable(format!("it knows no adapter {number}")))?;
+            u8::try_from(number).map_err(|_| unavailable(format!("it does not support adapter {number}")))?;
         let bus = i2c::I2c::with_bus(number);
         let bus = bus.map_err(|failure| unavailable(format!("I2C adapter {number}: {failure}")))?;
         // No device has address 0, so the first transfer sets the address.
@@ -118,7 +117,7 @@ fn whole(done: usize, wanted: usize) -> Result<(), BusFault> {
 fn kind(failure: i2c::Error) -> BusFault {
     match failure {
         i2c::Error::Io(failure) => fault_of(&failure),
-        // An address that a kernel driver uses does not return EBUSY: rppal claims addresses by force
+        // For an address that a kernel driver uses, there is no EBUSY: rppal claims addresses by force
         // (docs/dependencies.md).
         i2c::Error::InvalidSlaveAddress(_) | i2c::Error::FeatureNotSupported => BusFault::Unsupported,
         i2c::Error::UnknownModel => fault(libc::ENODEV),
@@ -131,7 +130,8 @@ mod tests {
 
     #[test]
     fn other_machines_than_a_pi_are_refused_with_the_reason() {
-        // The build machine is not a Raspberry Pi; on one, mapping works or reports what is missing.
+        // Refused on a build machine that is not a Raspberry Pi. On a Pi, mapping works or reports what is
+        // missing.
         match Registers::open() {
             Ok(registers) => assert!(registers.output("another chip", 4).is_none()),
             Err(refused) => assert!(refused.what.contains("rppal") && !refused.why.is_empty(), "{refused}"),

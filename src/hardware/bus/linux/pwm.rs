@@ -1,10 +1,10 @@
-//! The kernel's PWM in sysfs: finds a chip by its device, opens a channel with a period, and sets its duty
-//! with one write.
+//! The kernel's PWM in sysfs: finds a chip by its device, opens a channel with a period, and sets its high
+//! time with one write.
 //!
-//! Chip numbers differ between kernels, so a chip is never named by number. A duty is written through a file
-//! that stays open, from a buffer on the stack: no allocation, one system call. Dropping a channel switches
-//! it off. The kernel does **not** switch it off when its owner is killed; a process that then stops the
-//! motors opens the channel again, which stops it first.
+//! Chip numbers differ between kernels, so a chip is never named by number. A high time is written through a
+//! file that stays open, from a buffer on the stack: no allocation, one system call. Dropping a channel
+//! switches it off. The kernel does **not** switch a channel off when its owner is killed; a process that
+//! then stops the motors opens the channel again, and opening stops it first.
 
 use super::errors::{error, fault_of, refused};
 use super::sysfs::{below, leads_to, numbered, text};
@@ -16,12 +16,12 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// udev changes the group of a new channel's files some time after the export; while a machine boots, this
-/// takes seconds.
+/// How long the permissions may take: udev changes the group of a new channel's files some time after the
+/// export, which can take seconds while a machine boots.
 const RIGHTS_WITHIN: Span = Span::from_millis(2_000);
 /// Polling interval for the permissions.
 const RIGHTS_EVERY: Span = Span::from_millis(5);
-/// Group that may write to a PWM.
+/// Group that may write to a PWM channel.
 const GROUP: &str = "gpio";
 
 /// A PWM chip.
@@ -73,8 +73,8 @@ impl PwmChip {
         text(&self.folder.join("npwm"))?.parse().ok()
     }
 
-    /// Opens channel `number` with a period of `period_ns`, running at zero duty: its output is low. If
-    /// another process left the channel running, this stops it before it changes anything else.
+    /// Opens channel `number` with a period of `period_ns`, running with zero high time: its output is low.
+    /// If another process left the channel running, this stops it before changing anything else.
     pub fn channel(&self, number: u32, period_ns: u64) -> Result<PwmChannel, OpenError> {
         let what = format!("PWM {} channel {number}", self.device);
         if self.channels().is_some_and(|channels| number >= channels) {
@@ -93,7 +93,7 @@ impl PwmChip {
         let channel = PwmChannel { chip: self.folder.clone(), number, period_ns, duty, enable };
         channel
             .begin(&folder)
-            .map_err(|error| refused(&what, &error, "check that the chip can make this period", GROUP))?;
+            .map_err(|error| refused(&what, &error, "check that the chip supports this period", GROUP))?;
         Ok(channel)
     }
 }
@@ -106,7 +106,8 @@ fn export(chip: &Path, number: u32) -> io::Result<()> {
     }
 }
 
-/// Opens a file for writing as soon as it exists and its permissions allow it; otherwise returns the reason.
+/// Opens a file for writing as soon as it exists and its permissions allow it, or returns the reason after
+/// [`RIGHTS_WITHIN`].
 fn writable_in_time(path: &Path) -> io::Result<File> {
     let clock = MonotonicClock;
     let until = clock.now() + RIGHTS_WITHIN;
@@ -130,13 +131,13 @@ pub struct PwmChannel {
 }
 
 impl PwmChannel {
-    /// The order matters: the kernel refuses a period shorter than the duty, and a polarity change while the
-    /// channel runs.
+    /// The order matters: the kernel refuses a period shorter than the high time (`duty_cycle`), and a
+    /// polarity change while the channel runs.
     fn begin(&self, folder: &Path) -> io::Result<()> {
         if text(&folder.join("enable")).as_deref() != Some("0") {
             write_number(&self.enable, 0)?;
         }
-        // A channel that never had a period refuses even zero duty (EINVAL); it has no duty to clear.
+        // A channel that never had a period refuses even zero (EINVAL); it has no high time to clear.
         if text(&folder.join("duty_cycle")).as_deref() != Some("0") {
             write_number(&self.duty, 0)?;
         }
@@ -181,7 +182,7 @@ fn put(path: &Path, number: u64) -> io::Result<()> {
 /// Writes a decimal number to an attribute in one write at offset 0, because attributes take each write as a
 /// whole.
 fn write_number(file: &File, number: u64) -> io::Result<()> {
-    // 20 digits of the largest u64 and a line end, filled from the end.
+    // 20 digits of the largest u64 and a newline, filled from the end.
     let mut buffer = *b"00000000000000000000\n";
     let (mut start, mut rest) = (20, number);
     while rest > 0 || start == 20 {

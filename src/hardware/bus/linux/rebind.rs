@@ -1,6 +1,6 @@
 //! Rebinds an adapter's driver through a process that has the permission: the requests that a runtime without
 //! root sends, and the answers. One message each way over a Unix socket (SOCK_SEQPACKET): the request is a
-//! word and the name of the adapter's device, the answer is one byte.
+//! command byte and the name of the adapter's device, the answer is one byte.
 //!
 //! The granting process decides by its own board file, not by the message: the name in the message only
 //! selects one of that board's buses with `rebind`. So an attacker who has taken over the runtime's user can
@@ -21,13 +21,13 @@ use std::path::{Path, PathBuf};
 
 /// Socket of the process that may rebind, in a directory owned by root.
 pub const REBIND_SOCKET: &str = "/run/ganglion-rebind/rebind.sock";
-/// Longest request: a word and a device name (`1f00074000.i2c` has 14 bytes).
+/// Longest request: a command byte and a device name (`1f00074000.i2c` has 14 bytes).
 pub const LONGEST: usize = 64;
-/// Minimum time from the end of a rebind to the next one of the same adapter. A bus that fails again needs
+/// Minimum time from the end of a rebind to the next one of the same adapter. A bus that fails again takes
 /// longer than this to reach its next rebind: it has worked in between, and its recovery starts with two
 /// resets.
 const REST: Span = Span::from_millis(2_000);
-/// Timeout for asking whether a rebind is permitted, which only requires a look at /sys.
+/// Timeout for asking whether a rebind is permitted; the answer only requires a look at /sys.
 pub(super) const MAY_TIMEOUT: Span = Span::from_millis(200);
 /// Timeout for a rebind: a driver is bound within tens of milliseconds.
 pub(super) const DO_TIMEOUT: Span = Span::from_millis(2_500);
@@ -54,7 +54,7 @@ pub enum Grant {
     Yes,
     /// There is no such adapter, or the board does not permit its rebind.
     NotOnBoard,
-    /// The adapter's driver was rebound a moment ago.
+    /// The adapter's driver was rebound less than two seconds ago.
     TooSoon,
     /// The system refused.
     Failed,
@@ -70,7 +70,7 @@ impl Grant {
         match self {
             Grant::Yes => "granted",
             Grant::NotOnBoard => "its board has no such adapter with 'rebind = true'",
-            Grant::TooSoon => "it was bound again less than two seconds ago",
+            Grant::TooSoon => "the driver was rebound less than two seconds ago",
             Grant::Failed => "the system refused it",
             Grant::Mangled => "the request cannot be read",
         }
@@ -120,10 +120,10 @@ pub(super) fn socket_of(root: &Path) -> PathBuf {
     below(root, REBIND_SOCKET)
 }
 
-/// An adapter whose driver the board permits to rebind.
+/// An adapter whose driver may be rebound, according to the board.
 struct Permitted {
     node: I2cNode,
-    /// The driver as last seen: between the two halves of a failed rebind, the device has no driver.
+    /// The driver as last seen: after a rebind that failed half-way, the device has no driver.
     driver: Option<Driver>,
     rested: Instant,
 }
@@ -150,7 +150,7 @@ impl Rebinder {
         self.adapters.is_empty()
     }
 
-    /// The devices whose drivers this process may bind, and those whose drivers it may not bind.
+    /// The devices whose drivers this process may rebind, and those whose drivers it may not.
     pub fn devices(&self) -> (Vec<&str>, Vec<&str>) {
         let drivers = || self.adapters.iter().filter_map(|one| one.driver.as_ref());
         let named = |may: bool| {
@@ -167,8 +167,8 @@ impl Rebinder {
         }
     }
 
-    /// Carries out a request, or refuses it. Waits for the driver for as long as another process has the
-    /// adapter open.
+    /// Carries out a request, or refuses it. A rebind blocks for as long as another process has the adapter
+    /// open.
     pub fn grant(&mut self, request: &[u8], clock: &dyn Clock) -> Grant {
         let Some((word, name)) = request.split_first() else { return Grant::Mangled };
         let Some(ask) = Ask::ALL.into_iter().find(|ask| *ask as u8 == *word) else { return Grant::Mangled };

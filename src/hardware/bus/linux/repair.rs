@@ -29,8 +29,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// A driver is bound in tens of milliseconds, and udev then sets the node's group. If it takes longer than
-/// this, another process keeps the adapter open and the kernel waits for it.
+/// A driver is bound in tens of milliseconds, and udev then sets the node's group. If a rebind takes longer
+/// than this, another process keeps the adapter open and the kernel waits for that process.
 const REBIND_WITHIN: Duration = Duration::from_millis(3_000);
 /// How long the node may take to reappear with its permissions.
 const NODE_WITHIN: Span = Span::from_millis(2_000);
@@ -48,7 +48,7 @@ pub(super) struct LinuxRepair {
     rail: Option<Rail>,
     /// The driver as it was at the start: a rebind that failed half-way leaves an adapter without a driver.
     driver: Option<Driver>,
-    /// A rebind that did not end in time: leave the driver alone until it has ended.
+    /// A rebind that did not end in time: the driver is left alone until the rebind has ended.
     stuck: Option<Receiver<io::Result<()>>>,
 }
 
@@ -59,8 +59,8 @@ struct Rail {
 }
 
 impl LinuxRepair {
-    /// Requests the rail's line, switched on, if there is one. Only looks up the lines for manual clocks:
-    /// they are held only during that measure.
+    /// Requests the rail's line, switched on, if the plan has a rail. Only looks up the lines for manual
+    /// clocks: they are held only during that measure.
     pub(super) fn open(
         bus: Arc<Bus>,
         plan: RecoveryPlan,
@@ -109,10 +109,10 @@ impl LinuxRepair {
             };
             let bound = bound.and_then(|()| node_is_back(&bus));
             if bound.is_err() {
-                // The adapter is still usable; after a successful rebind, the owner reopens it.
+                // The old adapter may still work; after a successful rebind, the owner reopens the new one.
                 let _ = bus.reopen();
             }
-            // If it took too long, the receiver is gone.
+            // Fails only if the repair was dropped in the meantime.
             let _ = done.send(bound);
         };
         let thread = thread::Builder::new().name("rebind".to_string()).stack_size(STACK_BYTES).spawn(work);
@@ -141,8 +141,8 @@ pub enum Reach {
     Not(OpenError),
 }
 
-/// Whether the driver of `bus`, whose board entry is `plan`, can be rebound. Asks the process that would do
-/// it, for at most 0.2 s.
+/// Whether the driver of `bus` can be rebound; `plan`: the recovery steps that the board permits on this bus.
+/// If this process lacks the permission, asks the one that has it, and waits at most 0.2 s for the answer.
 pub(super) fn reach(bus: &Bus, plan: RecoveryPlan) -> Reach {
     if !plan.rebind {
         return Reach::NotWanted;
@@ -194,7 +194,8 @@ impl Repair for LinuxRepair {
     fn take(&mut self, measure: Measure) -> Result<(), BusFault> {
         match (measure, &mut self.rail) {
             (Measure::Clear, _) => self.clear(),
-            // Do not ask first: an impossible rebind is refused, and a half-done one must be completed.
+            // Does not ask `can`: that is false after a half-done rebind, which must be completed. An
+            // impossible rebind fails anyway.
             (Measure::Rebind, _) if !self.plan.rebind => Err(BusFault::Unsupported),
             (Measure::Rebind, _) => self.rebind(),
             (Measure::RailOff, Some(rail)) => rail.off(&MonotonicClock),
@@ -275,7 +276,8 @@ impl Driver {
     }
 }
 
-/// Waits until the bus's node exists and can be opened; its number may have changed.
+/// Waits until the bus's node exists and can be opened, at most for [`NODE_WITHIN`]. Its number may have
+/// changed.
 fn node_is_back(bus: &Bus) -> io::Result<()> {
     let clock = MonotonicClock;
     let until = clock.now() + NODE_WITHIN;
@@ -342,7 +344,7 @@ mod tests {
         assert!(!repair.can(Measure::Rebind));
     }
 
-    /// The service's user cannot write the two files; here they are removed, which stops root too.
+    /// The service's user cannot write the two files. Here they are removed, so that root cannot either.
     fn without_rights(tree: &Tree) {
         for file in ["unbind", "bind"] {
             let path = tree.root().join("sys/bus/platform/drivers/tegra-i2c").join(file);
@@ -350,7 +352,7 @@ mod tests {
         }
     }
 
-    /// A minimal rebind process for the test: gives these answers, one per request.
+    /// A minimal rebind process for the test: gives these answers, one per request. Returns the requests.
     fn another(tree: &Tree, answers: Vec<Grant>) -> thread::JoinHandle<Vec<Vec<u8>>> {
         use rustix::{io::retry_on_intr, net::*};
         let path = rebind::socket_of(tree.root());

@@ -1,5 +1,6 @@
-//! The wires of a machine, for `doctor` and the self-test: adapters, chips, and the users of the lines that a
-//! board needs. Does not drive or request a line and makes no transfer; opens a node only to ask what it is.
+//! The buses and lines of a machine, for `doctor` and the self-test: adapters, chips, and the consumers of
+//! the lines that a board needs. Does not drive or request a line and makes no transfer; opens a node only to
+//! ask what it is.
 
 use super::chips::{ChipPlace, Chips, offset_of};
 use super::i2c_dev;
@@ -19,7 +20,7 @@ pub enum Presence {
     Answers,
     /// No device acknowledged.
     Silent,
-    /// Not read: reserved for this purpose.
+    /// Not read: reserved for this holder, or by the I2C specification.
     Reserved(String),
     /// Not read: this kernel driver uses it.
     Kernel(String),
@@ -27,14 +28,14 @@ pub enum Presence {
     Refused(crate::base::fault::BusFault),
 }
 
-/// The wires of a machine.
+/// The buses and lines of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
     /// I2C adapters, by number.
     pub adapters: Vec<AdapterSeen>,
     /// GPIO chips, by number.
     pub chips: Vec<ChipSeen>,
-    /// GPIO chips that this user may not open.
+    /// GPIO chips that could not be opened.
     pub closed_chips: Vec<PathBuf>,
     /// The requested lines, in the order of the request.
     pub lines: Vec<Result<LineSeen, OpenError>>,
@@ -81,7 +82,7 @@ pub struct LineSeen {
     pub offset: u32,
     /// The kernel's name for the line; empty if it has none.
     pub name: String,
-    /// Its user; `None`: unused. A kernel driver may have no name.
+    /// Its consumer; `None`: unused. Empty if a kernel driver uses the line without a name.
     pub consumer: Option<String>,
     /// Whether it is currently an output.
     pub output: bool,

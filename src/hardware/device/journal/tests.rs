@@ -81,8 +81,8 @@ fn each_step_makes_one_new_transfer_and_the_last_none() {
     step(none(), 7, again(12)); // a wait at the end
     step(none(), 12, SetUp::Done);
     let lines: Vec<bool> = rig.gpio.sets.iter().map(|set| set.high).collect();
-    assert_eq!(lines, [false, true], "each line was moved once");
-    assert_eq!((rig.journal.made, rig.journal.transfers.answers.len()), (0, 0), "ready for the next");
+    assert_eq!(lines, [false, true], "each level was set only once");
+    assert_eq!((rig.journal.made, rig.journal.transfers.answers.len()), (0, 0), "ready for the next set-up");
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn unanswering_chip_does_not_end_a_set_up_that_goes_on() {
         Err(bus(5)(BusFault::Nack)),
         "a fault that the driver does not handle ends the set-up"
     );
-    // A driver does not handle any other wire fault.
+    // Any other bus fault ends the set-up, even if the driver would handle it.
     let held = rig.step(FakeI2c::new().fault(CHIP, BusFault::TimedOut), work);
     assert_eq!(held, Err(bus(0)(BusFault::TimedOut)));
     assert_eq!(rig.journal.made, 0);
@@ -201,5 +201,5 @@ fn set_up_ends_if_the_chip_is_never_ready() {
             Err(fault) => break fault,
         }
     };
-    assert_eq!((fault, nth), (DeviceFault::Endless { register: 73 }, 73), "1024 bytes are full");
+    assert_eq!((fault, nth), (DeviceFault::Endless { register: 73 }, 73), "there is room for 1024 bytes");
 }

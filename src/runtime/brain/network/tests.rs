@@ -100,7 +100,7 @@ impl Client {
         bytes[..length].to_vec()
     }
 
-    /// Joins; returns the datagram of the join.
+    /// Joins; returns the join datagram.
     fn join(&mut self, join: &Join) -> Result<Vec<u8>, String> {
         let (datagram, mut joining) = Joining::begin(&key(&self.robot), join).unwrap();
         self.socket.send(&datagram).unwrap();

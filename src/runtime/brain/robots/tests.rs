@@ -126,7 +126,7 @@ fn an_out_of_range_request_leaves_the_field_untouched() {
     bytes[48..52].copy_from_slice(&f32::NAN.to_le_bytes());
     let answer = send(&mut brain, id, &bytes, &clock).expect("the request names its cycle");
     assert_eq!((answer.verdict, answer.cycle, answer.sent), (Verdict::Refused, 3, at(0)));
-    assert_eq!(send(&mut brain, id, &bytes[1..], &clock), None, "a wrong length names no cycle");
+    assert_eq!(send(&mut brain, id, &bytes[1..], &clock), None, "at a wrong length the cycle is unknown");
     let mut fewer = request(&board, 1, 4, at(0));
     fewer.sensors[usize::from(fewer.count) - 1] = 0.0;
     fewer.count -= 1;
@@ -225,7 +225,7 @@ fn refused_robots_get_the_figures() {
         assert!(refused(&mut brain, bad, PERIOD).contains("the robot's name"));
     }
     let said = refused(&mut brain, "fast", Span::from_micros(110));
-    assert!(said.contains("a cycle in 0.10 ms; 1 robots need 0.1 ms of each 0.1 ms"), "{said}");
+    assert!(said.contains("a cycle in 0.10 ms; 1 robots need 0.1 ms every 0.1 ms"), "{said}");
     join(&mut brain, "one", &board, &clock);
     join(&mut brain, "two", &board, &clock);
     let said = refused(&mut brain, "three", PERIOD);

@@ -1,9 +1,9 @@
 //! Limits how much work joins may cost a brain, and remembers which joins it has seen.
 //!
 //! Anyone who has seen a key's ID can send messages that claim to come from its robot. Checking such a
-//! message is cheap, and limited by the address it came from, so that a flood from one address does not block
-//! others. Answering costs far more, and is limited by key, after the message was checked: only someone who
-//! has the key or replays the robot's messages can use up that limit.
+//! message is cheap; the rate of checks is limited per source address, so that a flood from one address does
+//! not block others. Answering costs far more; the rate of answers is limited per key, after the message was
+//! checked: only a sender that has the key or replays the robot's messages can use up that limit.
 
 use crate::base::time::{Instant, Span};
 use crate::runtime::tether::Dropped;
@@ -14,14 +14,16 @@ use std::net::IpAddr;
 
 /// Addresses are hashed into this many groups; the addresses of a group share a limit.
 const GROUPS: usize = 256;
-/// How many checks a group may have in a burst, and the time until another is allowed: a hundred robots
-/// behind one address may try once a second, and all groups together cost less than a core.
+/// How many checks a group may have in a burst, and the time until another is allowed. This is enough for a
+/// hundred robots behind one address that each try once a second; even if every group uses up its limit, the
+/// checks take less than one core.
 const CHECKS: Rate = Rate { burst: 100, refill: Span::from_millis(10) };
 /// How many answers a key may get in a burst, and the time until another is allowed. A robot that is refused
 /// or gets no answer tries once a second.
 const ANSWERS: Rate = Rate { burst: 10, refill: Span::from_millis(200) };
-/// Number of ephemeral keys that are remembered: those of a minute at the highest rate. A later replay makes
-/// a session that nobody can use.
+/// Number of ephemeral keys that are remembered for each robot: those of a minute at the rate of [`ANSWERS`],
+/// or of half a minute if both limits of [`AnswerLimits`] are used up. A later replay creates a session that
+/// its sender cannot use.
 const REMEMBERED: usize = 300;
 
 struct Rate {
@@ -78,9 +80,9 @@ pub struct AnswerLimits {
 }
 
 impl AnswerLimits {
-    /// Whether a checked join from `address` may be answered; remembers it. The robot's known address has its
-    /// own limit, so that recorded joins that are replayed from elsewhere do not keep the robot from joining
-    /// again.
+    /// Whether a checked join from `address` may be answered. If so, remembers its ephemeral key, so that a
+    /// replay is dropped. The robot's known address has its own limit, so that recorded joins that are
+    /// replayed from elsewhere do not keep the robot from joining again.
     pub fn admit(&mut self, datagram: &[u8], address: IpAddr, now: Instant) -> Result<(), Dropped> {
         let ephemeral = ephemeral_of(datagram).ok_or(Dropped::Short)?;
         if self.seen.contains(&ephemeral) {

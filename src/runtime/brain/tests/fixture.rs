@@ -43,7 +43,7 @@ pub fn request(board: &ServedBoard, robot: u64, cycle: u64, now: Instant) -> Cyc
     CycleRequest::of(&input, count, now, PERIOD)
 }
 
-/// Joins as `name` and opens its engine at once.
+/// Lets the robot `name` join, and opens its engine at once.
 pub fn join(robots: &mut Robots, name: &str, board: &Arc<ServedBoard>, clock: &Arc<SimClock>) -> RobotId {
     match robots.join(name, board, PERIOD, clock.now()) {
         Ok(Joined::Opens(id, opener)) => {
@@ -73,7 +73,7 @@ pub fn serve(robots: &mut Robots, clock: &SimClock) -> Vec<(RobotId, CycleAnswer
     }
 }
 
-/// Sends `bytes` of robot `id`; returns the immediate answer, if any.
+/// Sends `bytes` as a request of robot `id`; returns the immediate answer, if any.
 pub fn send(robots: &mut Robots, id: RobotId, bytes: &[u8], clock: &SimClock) -> Option<CycleAnswer> {
     match robots.receive(id, bytes, clock.now()) {
         Arrival::Answer(answer) => Some(answer),
@@ -81,7 +81,7 @@ pub fn send(robots: &mut Robots, id: RobotId, bytes: &[u8], clock: &SimClock) ->
     }
 }
 
-/// The answers, as bytes, of an engine that serves only robot number `robot` in cycles `cycles`.
+/// The answers, as bytes, of an engine that serves only robot number `robot`, in these `cycles`.
 pub fn alone(
     engine: &mut RobotEngine,
     board: &ServedBoard,

@@ -13,24 +13,26 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A frame must end within this time after its first byte; it takes some microseconds on a good network.
+/// A frame must be complete within this time after its first byte. On a good network that takes some
+/// microseconds.
 const FRAME_WITHIN: Duration = Duration::from_secs(5);
-/// A client that sends nothing for this long is gone; the earlier service waited as long.
+/// A client that sends nothing for this long is gone; the earlier service had the same limit.
 const SILENCE_MOST: Duration = Duration::from_secs(60);
 /// A client that does not read an answer within this time is gone.
 const WRITE_WITHIN: Duration = Duration::from_secs(5);
-/// Longest wait for an engine, which may have to read a large snapshot. Clients wait five seconds for their
-/// handshake and then try again.
+/// Longest wait for an engine, which may have to read a large snapshot. Clients wait five seconds for the
+/// answer to their handshake and then try again.
 const OPENS_WITHIN: Duration = Duration::from_secs(20);
 /// A cycle that is not computed within this time is answered with an error. Twice the longest period of a
-/// profile, because a client that sends faster has to wait. Clients wait ten seconds.
+/// profile, because a client that sends before its period is over has to wait. Clients wait ten seconds.
 const DEADLINE: Span = Span::from_millis(1_000);
-/// The brain answers at the deadline at the latest; the rest is a margin for its thread.
+/// Longest wait for the brain's answer. The brain answers by the deadline; the other second is a margin for
+/// its thread.
 const ANSWERED_WITHIN: Duration = Duration::from_millis(2_000);
 /// Bytes per read.
 const READ_BYTES: usize = 4096;
 
-/// The thread's side of a client.
+/// The state of a client's thread.
 pub(super) struct ClientThread<'a> {
     service: &'a EmBrain,
     name: String,
@@ -59,7 +61,7 @@ impl ClientThread<'_> {
         ClientThread { service, name, robot: None, messages: None }
     }
 
-    /// Answers frames until the client closes its end or the brain ends.
+    /// Answers frames until the client closes the connection or the brain ends.
     pub(super) fn serve(&mut self, mut stream: TcpStream, ends: &AtomicBool) -> Result<(), Disconnect> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
@@ -67,7 +69,7 @@ impl ClientThread<'_> {
         stream.set_write_timeout(Some(WRITE_WITHIN))?;
         let (mut client, mut reader) = (Client::new(self.service.profile.clone()), FrameReader::default());
         let mut bytes = [0; READ_BYTES];
-        // Since when the client has been silent, or its frame incomplete.
+        // When the client's current silence or its incomplete frame began.
         let mut since = Instant::now();
         while !ends.load(Ordering::Acquire) {
             let (within, late) = match reader.has_partial_frame() {
@@ -112,7 +114,7 @@ impl ClientThread<'_> {
 
     fn error_frame(&self, error: ClientError) -> Frame {
         let before = self.service.counts.errors.fetch_add(1, Ordering::Relaxed);
-        // Logs only the first few: a broken client usually breaks every frame.
+        // Logs only the service's first ten: a faulty client usually gets every frame wrong.
         if before < 10 {
             log::warn!("em-brain client {}: {error}", self.name);
         }
@@ -190,7 +192,7 @@ impl ClientThread<'_> {
     /// Lets the brain compute a cycle.
     fn cycle(&mut self, input: &FieldInput, ends: &AtomicBool) -> Result<CycleAnswer, ClientError> {
         let (now, arrival) = match self.ask(input)? {
-            // The robot was parked while the client was silent: it resumes from its snapshot.
+            // The robot was parked while the client was silent: joining again resumes it from its snapshot.
             (_, Arrival::Dropped) => {
                 self.join(ends)?;
                 self.ask(input)?

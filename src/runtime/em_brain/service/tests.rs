@@ -1,4 +1,4 @@
-//! Clients on loopback, whose frames follow the protocol's description.
+//! Tests with clients on loopback, whose frames are written from the protocol's description.
 
 use super::*;
 use crate::base::command::MAX_MOTORS;
@@ -84,7 +84,7 @@ impl Drop for Rig {
     }
 }
 
-/// A client that only knows the protocol.
+/// A client with its own implementation of the protocol.
 struct Robot {
     stream: TcpStream,
     mark: &'static [u8],
@@ -218,9 +218,9 @@ fn a_client_beyond_the_limits_is_turned_away() {
     let mut first = rig.client(b"");
     first.join();
     let mut second = rig.client(b"");
-    assert_eq!(second.ask(2, &[1.0, 16.0, 5.0]), (255, vec![5.0]), "the brain takes one robot");
+    assert_eq!(second.ask(2, &[1.0, 16.0, 5.0]), (255, vec![5.0]), "the brain accepts only one robot");
     let mut idle: Vec<Robot> = (2..CLIENTS_MOST).map(|_| rig.client(b"")).collect();
-    // The listener accepts them in order: once the last was answered, all are connected.
+    // The listener accepts them in order: once the last one is answered, all are connected.
     assert_eq!(idle.last_mut().unwrap().ask(0, &[]), (255, vec![2.0]));
     assert!(rig.client(b"").is_closed());
     assert_eq!(first.ask(0, &senses(1)).0, 1, "the others are not affected");

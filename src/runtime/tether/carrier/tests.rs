@@ -116,10 +116,10 @@ fn a_refusal_is_reported_and_retried_later() {
     assert!(carrier.check(at(0)));
     let first = carrier.attempt(at(0)).unwrap();
     let (_, pending) = accept(&keys.keys().next().unwrap(), &first).unwrap();
-    let (second, _) = pending.reply(&JoinReply::refused(&"12 robots need 61 ms of each 50 ms")).unwrap();
+    let (second, _) = pending.reply(&JoinReply::refused(&"12 robots need 61 ms every 50 ms")).unwrap();
     assert_eq!(carrier.receive(&second, at(1)), Arrived::Reply);
     let (phase, text) = carrier.link();
-    assert_eq!((phase, text.as_str()), (LinkPhase::Refused, "12 robots need 61 ms of each 50 ms"));
+    assert_eq!((phase, text.as_str()), (LinkPhase::Refused, "12 robots need 61 ms every 50 ms"));
     assert!(carrier.due() >= at(751) && carrier.due() <= at(1_251), "{:?}", carrier.due());
     let again = carrier.due();
     let _ = joined(&mut carrier, &keys, 2, again);

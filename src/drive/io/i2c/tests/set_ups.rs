@@ -1,4 +1,4 @@
-//! Devices that are set up while the motors drive: the motors' bus is never busy for longer than a transfer.
+//! Devices that are set up while the motors drive: the motors' bus is never busy for longer than one call.
 
 use super::*;
 use crate::base::plan::{Axis, ImuQuantity};
@@ -121,7 +121,7 @@ fn one_missed_imu_acknowledge_does_not_delay_the_motors() {
 #[test]
 fn halt_during_a_set_up_stops_at_once_and_set_up_continues() {
     let mut rig = troubled(imu(), IMU, u64::MAX, 0);
-    rig.stepper.run_until(at(100)); // it waits for its reset
+    rig.stepper.run_until(at(100)); // the IMU waits for its reset
     rig.command_for(VALID, 1, 100);
     rig.stepper.run_until(at(101));
     rig.bus.take_seen();

@@ -1,5 +1,5 @@
-//! A robot that keeps driving the same way, on the chips' own drivers. Its commands change nothing, so they
-//! need no transfer; a bus that dies must be noticed all the same.
+//! A robot that keeps driving in the same way, with the real chip drivers. Its commands do not change, so
+//! they need no transfer, but a bus that dies must still be noticed.
 
 use super::*;
 use crate::base::plan::{Line, McuPlan, MotorKind, MotorPlan};
@@ -56,15 +56,16 @@ fn pca9685() -> Box<dyn Actuators> {
     Box::new(Motors::on(&wheels(), Pca9685::new(0x40, 50.0, Some(Line(17)))))
 }
 
-/// The record of such a robot's drive.
+/// What was observed during a drive.
 struct Drive {
-    /// Times of the transfers to its chip.
+    /// Times of the transfers to the chip.
     transfers: Vec<Instant>,
     /// When a command was last confirmed.
     confirmed: Instant,
 }
 
-/// A robot that drives the same way in every slot until 300 ms after its bus dies at `dies`.
+/// Runs a robot that receives the same command in every slot from [`STEADY`] on. Its bus dies at `dies`; the
+/// run ends 300 ms later.
 fn drive(actuators: Box<dyn Actuators>, fragile: Option<u8>, dies: Instant) -> Drive {
     let clock = Arc::new(SimClock::new());
     let chip = Chip { clock: clock.clone(), dies, transfers: Arc::default() };
@@ -100,7 +101,7 @@ fn dead_bus_of_a_steady_robot_is_noticed_before_commands_expire() {
             assert!(late <= ms(SILENT + SLOT), "phase {phase}: {late:?}");
             assert!(
                 confirmed < dies + ms(SILENT),
-                "phase {phase}: confirmed {:?} later",
+                "phase {phase}: a command was confirmed {:?} after the death",
                 confirmed.since(dies)
             );
         }

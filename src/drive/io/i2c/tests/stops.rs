@@ -1,6 +1,6 @@
-//! Motors that are not known to have stopped are stopped, whatever else happens on the bus. The chips
-//! continue with the last write; some take frames that can be torn, some do not; they have a stop line, a
-//! line that fails, or no line.
+//! Motors that are not known to have stopped are stopped, whatever else happens on the bus. The chips keep
+//! executing the last write. Some take writes in frames, which can be torn, and some do not. They have a
+//! stop line, a stop line that fails, or none.
 
 use super::*;
 use crate::base::plan::{Line, McuPlan};
@@ -12,8 +12,8 @@ use proptest::prelude::*;
 const RESET: Line = Line(5);
 /// A register without effect.
 const NOTHING: u8 = 0;
-/// A stop that follows a frame without its last byte completes that frame first; this allows nine frames on
-/// the wire.
+/// If a frame lost its last byte, the first byte of the stop completes that frame, which may start the
+/// motors before the stop takes effect. They may run for this long, enough for nine frames.
 const COMPLETED: Span = Span::from_millis(1);
 
 /// The kind of chip that makes the motors' pulses.
@@ -23,9 +23,9 @@ enum Kind {
     Framed,
     /// Frames of three bytes and a reset line that fails for some time.
     Disobedient,
-    /// Whole transfers and no line at all.
+    /// No frames, and no line at all.
     Bare,
-    /// Whole transfers and an output-enable line.
+    /// No frames, and an output-enable line.
     OutputEnable,
 }
 
@@ -45,7 +45,7 @@ impl Chip {
     fn framed(&self) -> bool {
         matches!(self.kind, Kind::Framed | Kind::Disobedient)
     }
-    /// It receives `bytes` of a transfer, all of them or those before the transfer broke off.
+    /// Receives the bytes of a transfer: all of them, or those before the transfer broke off.
     fn take(&mut self, bytes: &[u8], now: Instant) {
         if !self.framed() {
             self.obey(bytes[0], bytes.get(1).copied().unwrap_or(1), now);
@@ -101,7 +101,7 @@ impl Chip {
     }
 }
 
-/// A fault of the wire: from, until, which fault.
+/// A fault on the wire: its start, its end, and which fault.
 type Trouble = (Instant, Instant, BusFault);
 
 /// The wires to the chip.
@@ -110,7 +110,7 @@ struct Wires {
     clock: Arc<SimClock>,
     chip: Arc<Mutex<Chip>>,
     troubles: Arc<Vec<Trouble>>,
-    /// From the sixth second until this time, the line fails.
+    /// The line does not respond from t = 6 s until this time.
     obeys_from: Instant,
     seed: u64,
     nth: u64,
@@ -173,7 +173,7 @@ impl Gpio for Wires {
     }
 }
 
-/// Drives the chip.
+/// The driver of the chip.
 struct Wheels(Kind);
 
 impl Wheels {
@@ -215,7 +215,8 @@ impl Actuators for Wheels {
     }
 }
 
-/// A converter in the motors' controller: a frame that selects the channel, then a byte.
+/// An analogue-to-digital converter in the motors' controller. A poll writes a frame that selects the
+/// channel, then reads a byte.
 struct Converter;
 const SELECT: u8 = 0x17;
 
@@ -229,7 +230,7 @@ impl Polled for Converter {
     }
 }
 
-/// A robot on such a chip, driving from the sixth second on until `commands_end`.
+/// A robot with such a chip. It drives from t = 6 s until `commands_end`, ms.
 struct Scene {
     rig: Rig,
     chip: Arc<Mutex<Chip>>,
@@ -277,9 +278,9 @@ impl Scene {
     }
 }
 
-/// The longest time from when a write or a line gets through again until the motors have stopped: the end of
-/// the call in progress (a transfer that hangs takes 20 ms, a line that fails 100 ms, and either may come
-/// twice in one set-up), a pause, and the stop.
+/// The longest time until the motors have stopped, counted from when a write or a line gets through again:
+/// the rest of the call in progress (a transfer that hangs takes 20 ms, a line that fails 100 ms, and one
+/// set-up may contain two of either), a pause, and the stop.
 fn within(kind: Kind) -> Span {
     if kind == Kind::Disobedient { ms(250) } else { ms(50) }
 }
@@ -291,7 +292,7 @@ fn motors_without_a_line_stop_as_soon_as_their_bus_is_back() {
         let mut scene = Scene::new(Kind::Bare, &[hangs], Instant::ZERO, 6_210, 1);
         scene.run(6_203 + length + 8_000, &[]);
         let (back, last) = (hangs.1, scene.moved_last());
-        assert!(last >= at(6_203), "it drove into the fault");
+        assert!(last >= at(6_203), "the motors ran when the fault began");
         assert!(last <= back + within(Kind::Bare), "{length} ms: moved until {last:?}, back at {back:?}");
         let again = scene.rig.count(|c| &c.stops_again);
         assert!(length < 60 || again > 0, "the repeated stops are counted");
@@ -302,18 +303,18 @@ fn motors_without_a_line_stop_as_soon_as_their_bus_is_back() {
 #[test]
 fn line_stops_the_motors_at_once_while_the_bus_hangs() {
     for kind in [Kind::Framed, Kind::OutputEnable] {
-        // At the second fault the bus is still on trial, so the ladder waits before the next step.
+        // The second fault comes less than 5 s after the first, so the ladder waits before its next step.
         let hangs = |from, until| (at(from), at(until), BusFault::TimedOut);
         let troubles = [hangs(6_203, 6_225), hangs(6_503, 7_100)];
         let mut scene = Scene::new(kind, &troubles, Instant::ZERO, 6_500, 1);
         scene.valid = 1_000; // no command expires; a poll meets the fault first
         scene.run(6_800, &[]);
         let chip = scene.chip.lock().unwrap();
-        // The first transfer during the fault is that of the next poll, and hangs for 20 ms.
+        // The first transfer during the fault is the next poll's; it hangs for 20 ms.
         let last = chip.moved_last(at(6_800));
         assert!(at(6_503) < last && last <= at(6_532), "{kind:?}: {last:?}");
-        // One write that began before the bus was known to be down, and those of set-ups, which are at least
-        // 50 ms apart.
+        // Allowed: one transfer that began before the bus was known to be down, and those of the set-ups,
+        // which are at least 50 ms apart.
         let transfers = chip.transfers.iter().filter(|word| **word > at(6_503)).count();
         assert!(transfers <= 5, "{kind:?}: {transfers} transfers");
     }
@@ -333,7 +334,7 @@ fn set_up_is_not_a_write_gap_if_a_line_holds_the_motors() {
 
 #[test]
 fn stop_arrives_after_a_torn_frame_without_a_line() {
-    // A bus that breaks transfers off, a line that fails for a long time, and constant halts.
+    // A bus that breaks transfers off, a line that fails for a long time, and a halt every 30 ms.
     for seed in 0..60 {
         let broken = (at(6_203), at(6_330), BusFault::Io);
         let mut scene = Scene::new(Kind::Disobedient, &[broken], at(9_000), 6_250, seed);
@@ -402,11 +403,11 @@ proptest! {
         let back = troubles.iter().map(|trouble| trouble.1).max().unwrap();
         let obeys_from = if kind == Kind::Disobedient { at(6_000 + disobeys) } else { Instant::ZERO };
         let commands_over = at(commands_end + 30);
-        // A line that works needs no bus.
+        // A working line does not need the bus.
         let free = match kind {
             Kind::Framed | Kind::OutputEnable => commands_over,
-            // Without a working line, the stop also gets through after a torn frame, as soon as the bus is
-            // back.
+            // Without a working line, the stop gets through as soon as the bus is back, even after a torn
+            // frame.
             Kind::Disobedient | Kind::Bare => commands_over.max(back),
         };
         let mut scene = Scene::new(kind, &troubles, obeys_from, commands_end, seed);
