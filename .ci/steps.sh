@@ -1,7 +1,8 @@
 # shellcheck shell=bash
 # What .ci/run and scripts/full-check share: parallel steps, skipped steps, and how tools are installed.
 
-export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_NET_RETRY=5
+# One codegen unit: the library and its unit tests are compiled at the same time anyway, one on each core.
+export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_NET_RETRY=5 CARGO_PROFILE_DEV_CODEGEN_UNITS=1
 
 TOOLS=target/ci-tools
 LOGS=target/ci-logs
