@@ -192,7 +192,7 @@ impl SleepWatch {
     }
 
     /// How long the machine has slept since `new` or the last sleep that was returned; `None` if that is less
-    /// than [`NOTICEABLE`].
+    /// than `NOTICEABLE`.
     pub fn take(&mut self, clock: &dyn Clock) -> Option<Span> {
         let slept = clock.slept();
         let more = slept.less(self.slept);

@@ -89,7 +89,7 @@ pub fn start(
             folder.display()
         );
     }
-    let total = u64::from(args.record_limit) << 20;
+    let total = u64::from(args.record_limit) * 1_000_000;
     let quota = Quota { total, file: Quota::default().file.min(total / 4), ..Quota::default() };
     let facts = Facts::of(&loaded.board, loaded.effective().join("\n"), words(loaded, about));
     let plan = Plan { place, when, quota, facts, open: disk() };

@@ -201,7 +201,7 @@ fn wrong_shapes_are_refused_as_on_the_cpu_and_write_nothing() {
 }
 
 #[test]
-fn rows_get_at_most_80_percent_of_free_gpu_memory() {
+fn rows_get_at_most_80_percent_of_the_gpus_memory() {
     let Some(alone) = alone() else { return };
     alone.order("memory=64M");
     let d = 1024;

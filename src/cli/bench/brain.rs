@@ -102,8 +102,8 @@ impl Report {
         let line = |name: &str, served: &Served| {
             let Served { asked, in_time, missed, late, unanswered, .. } = served;
             say!(
-                "{name:<12}{in_time} of {asked} in time; {missed} after the deadline, {late} too late to compute, \
-                 {unanswered} replaced by a newer one"
+                "{name:<12}{in_time} of {asked} in time; {missed} after the deadline, {late} not computed, \
+                 {unanswered} not answered"
             );
         };
         line("together", &figures.together);

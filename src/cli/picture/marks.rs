@@ -46,11 +46,12 @@ fn shape(cause: Cause) -> Shape {
 const COLOURS: usize = 5;
 
 /// The number of the CSS class, `c0` to `c4`, that gives `cause` its colour. Causes of adjacent severity have
-/// different colours, except [`Cause::LoopLate`] and [`Cause::Cliff`], which are both red.
+/// different colours.
 pub(super) fn colour(cause: Cause) -> usize {
     match cause {
         Cause::Obstacle => 1,
         Cause::Cliff => 4,
+        Cause::LoopLate => 0,
         other => other as usize % COLOURS,
     }
 }
@@ -77,6 +78,7 @@ mod tests {
         let shapes: BTreeSet<String> = Cause::ALL.map(|cause| points(cause, [0.0, 0.0])).into();
         assert_eq!(shapes.len(), Cause::ALL.len());
         assert!(Cause::ALL.into_iter().all(|cause| colour(cause) < COLOURS));
+        assert!(Cause::ALL.windows(2).all(|two| colour(two[0]) != colour(two[1])), "adjacent severities");
         assert_eq!(points(Cause::Tilt, [10.0, 20.0]), "17.0,20.0 10.0,27.0 3.0,20.0 10.0,13.0");
     }
 }

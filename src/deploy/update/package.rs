@@ -18,7 +18,7 @@ pub const NAME: &str = "ganglion";
 pub const LARGEST: u64 = 256 << 20;
 /// Largest manifest, in bytes.
 const MANIFEST: u64 = 64 << 10;
-/// One more than the number of attempts while another program holds dpkg's lock.
+/// Number of attempts while another program holds dpkg's lock.
 const TRIES: u32 = 30;
 /// Time between two attempts: about a minute in all.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -118,7 +118,7 @@ pub fn is_whole(wanted: &str) -> Result<bool, UpdateError> {
 pub fn install(layout: &Layout, path: &Path) -> Result<(), String> {
     let words: [&OsStr; 4] =
         ["--install".as_ref(), "--force-confold".as_ref(), "--force-downgrade".as_ref(), path.as_ref()];
-    for _ in 1..TRIES {
+    for _ in 0..TRIES {
         let ran = command::run("dpkg", &words, LONG).map_err(|error| error.to_string())?;
         if ran.ok() {
             return sync(layout);

@@ -125,7 +125,9 @@ impl fmt::Display for LocalError {
         match self {
             LocalError::Kind(None) => f.write_str("an empty message"),
             LocalError::Kind(Some(kind)) => write!(f, "a message of unexpected kind {kind}"),
-            LocalError::Length { found, most } => write!(f, "{found} bytes, not {most}"),
+            LocalError::Length { found, most } => {
+                write!(f, "{found} bytes is not a valid length; the longest is {most}")
+            }
             LocalError::Code(code) => write!(f, "unknown code {code}"),
             LocalError::Text => f.write_str("a text that is not one line of UTF-8"),
         }

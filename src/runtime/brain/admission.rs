@@ -36,6 +36,13 @@ impl fmt::Display for Overload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |span: Span| span.as_secs_f64() * 1e3;
         let Overload { demand, robots, needed, usable, threads } = self;
+        if demand.cycle > longest_cycle(demand.period) {
+            let (cycle, period) = (ms(demand.cycle), ms(demand.period));
+            return write!(
+                f,
+                "the brain computes a cycle in {cycle:.2} ms: too long for one every {period:.1} ms"
+            );
+        }
         write!(
             f,
             "the brain computes a cycle in {:.2} ms; {robots} robots need {:.1} ms every {:.1} ms, and \
@@ -46,6 +53,11 @@ impl fmt::Display for Overload {
             ms(*usable),
         )
     }
+}
+
+/// Longest cycle of a robot with this period: it runs on one thread only.
+fn longest_cycle(period: Span) -> Span {
+    Span::from_nanos(period.as_nanos() / 100 * USABLE_PERCENT)
 }
 
 /// Refuses the robot `joining` if `threads` threads do not have enough time for it and for the robots that
@@ -63,9 +75,7 @@ pub fn admit(threads: usize, present: impl Iterator<Item = Demand>, joining: Dem
         needed = needed + share(demand);
     }
     let usable = Span::from_nanos(period.times(threads as u64).as_nanos() / 100 * USABLE_PERCENT);
-    // A robot's cycle runs on one thread only.
-    let is_one_too_slow = joining.cycle > Span::from_nanos(period.as_nanos() / 100 * USABLE_PERCENT);
-    if needed > usable || is_one_too_slow {
+    if needed > usable || joining.cycle > longest_cycle(period) {
         return Err(Overload { demand: joining, robots, needed, usable, threads });
     }
     Ok(())
@@ -110,5 +120,7 @@ mod tests {
     fn a_cycle_longer_than_its_period_is_always_refused() {
         let refusal = admit(64, std::iter::empty(), demand(21_000, 20)).unwrap_err();
         assert_eq!((refusal.robots, refusal.threads), (1, 64));
+        let said = "the brain computes a cycle in 21.00 ms: too long for one every 20.0 ms";
+        assert_eq!(refusal.to_string(), said, "not that 64 threads have 1024 ms");
     }
 }

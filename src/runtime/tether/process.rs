@@ -319,7 +319,7 @@ impl Tether {
                 Received::Message(length) => length.min(bytes.len()),
                 Received::Closed => 0,
             };
-            let caller = self.callers.swap_remove(at);
+            let caller = self.callers.remove(at);
             match FromRuntime::decode(&bytes[..length]) {
                 Ok(FromRuntime::Hello(hello)) => self.accept_runtime(caller, hello, report),
                 _ if bytes[..length] == *STATUS => {
