@@ -155,7 +155,7 @@ impl Tutor {
         let mut response = self.driver.cycle(&self.plan, &seen, engine)?;
         let wanted = |motor: usize| self.plan.start_wants(motor, &input.sensors);
         let backwards = self.drives.iter().any(|motor| wanted(*motor) < 0.0);
-        let is_noted = (cycle / u64::from(self.plan.every_ticks)).is_multiple_of(NOTED);
+        let is_noted = cycle.is_multiple_of(NOTED);
         if backwards || is_noted {
             engine.copy_features(&mut self.features);
             let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
