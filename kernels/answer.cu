@@ -1,9 +1,9 @@
 /// Steps 5 to 7 after the scan: the exact comparison of the bank's rows, the match with the library, the prediction
-/// and the motors, side by side in one launch. None needs another's result, and separate launches would take longer
-/// than the work itself.
+/// and the motors, side by side in one launch. None of them needs the result of another, and separate launches would
+/// take longer than the work itself.
 ///
 /// Launch: grid (scan's blocks + 1 + ceil(sensors / 8) + motors, 1, robots), block 256. launch.number: blocks of
-/// the scan. launch.planes_or_tasks: a mask of the tasks below; the blocks of the others return at once.
+/// the scan. launch.planes_or_tasks: a mask of the tasks below; the blocks of all other tasks return at once.
 #include "bank.cu"
 #include "learn.cuh"
 #include "library.cuh"

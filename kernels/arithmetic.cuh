@@ -129,7 +129,7 @@ template <unsigned COUNT> struct Best {
   }
 };
 
-/// One warp takes the best `COUNT` of `length` matches, best first, into `best` in shared memory. Each round
+/// One warp writes the best `COUNT` of `length` matches, best first, to `best` in shared memory. Each round
 /// ranks the best so far together with as many new matches as there are lanes left. No index may occur twice.
 template <unsigned COUNT> __device__ inline void warp_best(const Match* matches, unsigned length, Match* best) {
   const unsigned lane = threadIdx.x % WARP;

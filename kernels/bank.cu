@@ -4,10 +4,10 @@
 ///   cosine from both sides (see `Bounds`). Writes an upper bound per row and the five highest lower bounds per
 ///   block. It uses only f32 and integers.
 /// compare_rows, called by `answer`: the same blocks as in the scan. A row whose upper bound is below the
-///   fifth of all lower bounds cannot be among the five; the others are compared exactly, in f64. However
-///   coarse the rows are, the result is exact: only the number of rows read twice depends on that. If the
-///   bank is full and this cycle is worth storing, each block also writes the least valuable row of its
-///   share.
+///   fifth highest of all lower bounds cannot be among the five; the others are compared exactly, in f64. The
+///   result is exact however coarse the rows are: only the number of rows that are read twice depends on their
+///   coarseness. If the bank is full and this cycle is worth storing, each block also writes the least
+///   valuable row of its share.
 /// remember, called by `deliver`: merges, decides, stores.
 /// experience: grid (1, 1, robots), block 256. Stores bank.given: a descriptor relative to
 ///   rest, and its value.
@@ -23,8 +23,8 @@ constexpr float ROUNDING = 4e-6f;
 
 /// Upper and lower bound of a cosine.
 ///
-/// Let r be a row and q the query as floats, c and d their byte versions for the scan, all of length at most 1
-/// except for rounding, |r - c| <= e and |q - d| <= f. Then by Cauchy-Schwarz
+/// Let r be a row and q the query as floats, both of length at most 1 except for rounding, c and d their byte
+/// versions for the scan, |r - c| <= e and |q - d| <= f. Then by Cauchy-Schwarz
 ///
 ///   |r.q - c.d| = |(r - c).q + c.(q - d)| <= e |q| + |c| f <= e + (1 + e) f.
 ///
@@ -49,7 +49,8 @@ constexpr unsigned ROW_LANES = 8;
 constexpr unsigned ROWS_AT_ONCE = WARP / ROW_LANES;
 constexpr unsigned ROW_PARTS = DESCRIPTOR / (16 * ROW_LANES); // loads per lane, 16 bytes each
 
-/// A lane's part of the query as integers, so that only the two scales round; the query's scale and error.
+/// A lane's part of the query as integers, so that only the products with the two scales are rounded; and the
+/// query's scale and error.
 struct ScannedQuery {
   uint4 part[ROW_PARTS];
   float scale, error;
@@ -107,7 +108,7 @@ struct Floors {
       for (unsigned step = WARP / 2; step > 0; step /= 2) fifth = fmaxf(fifth, __shfl_xor_sync(ALL, fifth, step));
       if (lane == place) mine = fifth;
       const unsigned holders = __ballot_sync(ALL, value[0] == fifth);
-      if (lane + 1 == static_cast<unsigned>(__ffs(static_cast<int>(holders)))) { // removed from the first of them
+      if (lane + 1 == static_cast<unsigned>(__ffs(static_cast<int>(holders)))) { // the first of them removes it
         for (unsigned i = 0; i + 1 < BANK_TOP; i++) value[i] = value[i + 1];
         value[BANK_TOP - 1] = -2.0f;
       }
@@ -192,8 +193,8 @@ __device__ inline Match block_first(Match mine, Match* scratch) {
   return mine;
 }
 
-/// Among every `stride`-th row from `first` on, the one with the lowest value x recency (the first of equal ones),
-/// in all threads; the score is negated, so that the first in order is the lowest.
+/// The row with the lowest value / (1 + age), and the first of equal ones, the same in all threads. Each thread
+/// searches every `stride`-th row from its `first` on. The score is negated, so that the lowest is the first in order.
 __device__ inline Match least(const Brain& brain, unsigned first, unsigned stride, Match* scratch) {
   const unsigned long long now = brain.cycle->number;
   Match found = {0.0, NO_ROW, 0};

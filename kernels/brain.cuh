@@ -10,7 +10,7 @@ constexpr unsigned GROUP = 8; // channels that are reduced together
 constexpr unsigned GROUPS = CHANNELS / GROUP;
 constexpr unsigned CONTENT_GROUPS = 4;                // groups whose gradients are features
 constexpr unsigned PATTERN_FIRST = 32;                // first channel that patterns are blended into
-constexpr unsigned PATTERN = 16;                      // such channels
+constexpr unsigned PATTERN = 16;                      // number of these channels
 constexpr unsigned BLOCKS = 4;                        // blocks per axis of the pooled features
 constexpr unsigned COLUMNS = BLOCKS * BLOCKS;         // blocks of one plane
 constexpr unsigned BLOCK_COUNT = BLOCKS * BLOCKS * BLOCKS;
@@ -61,18 +61,18 @@ struct Rule {
   unsigned half_groups;     // bit g: the cells of group g are kept as binary16
 };
 
-/// One cycle's orders, written by the host: they depend only on the cycle's number, the rung and the
-/// earlier orders.
+/// One cycle's orders, written by the host. All of them except the inputs depend only on the cycle's number, the
+/// quality level and the earlier orders.
 struct Cycle {
   unsigned long long number;
-  double keep;              // 0.99^(seconds since the last step of learning)
+  double keep;              // forgetting factor: 0.99^(seconds since the last step of learning)
   double noise[MAX_MOTORS]; // exploration, already scaled
   const float* sensors;     // in host memory; each finite and in [-1, 1]: the host refuses others (step 0)
   float reward;             // likewise
   unsigned ticket;          // the report of this cycle repeats it
   unsigned first;           // first cycle: no previous value, nothing to learn from
   unsigned on_half;         // grid in use: 0 whole, 1 half
-  unsigned moved;           // first cycle on this grid, and not the first of all
+  unsigned moved;           // first cycle on this grid, but not the very first cycle
   unsigned learn_due;       // never in the first cycle
   unsigned blend_due;
   unsigned blend_top;       // patterns in the blend, at most BLEND_TOP

@@ -1,20 +1,21 @@
 /// Steps 2 to 4: the drive, one sub-step, and the sums from which the features are computed, in one pass.
 ///
 /// Launch: grid (planes of the grid in use / launch.planes_or_tasks, GROUPS, robots), block
-/// evolve_threads(n), once per sub-step, which launch.number counts from 0. A block handles one slab of one
-/// group of channels; groups that do not step, or have finished their sub-steps, return at once.
-/// launch.planes_or_tasks divides n / 4 (a slab lies in one row of blocks): 1 gives the most blocks and suits
-/// one robot on a large card; more planes let a block find its neighbours' planes in its own cache.
+/// evolve_threads(n), once per sub-step; launch.number counts the sub-steps from 0. A block handles one slab
+/// of one group of channels. The blocks of a group that has no sub-step left return at once; but in the first
+/// launch, a group with stale sums computes them again. launch.planes_or_tasks divides n / 4 (a slab lies in
+/// one row of spatial blocks): 1 gives the most blocks and suits one robot on a large card; with more planes,
+/// a block finds more of the neighbouring planes in its own cache.
 ///
 /// Shared memory (static): amplitudes and sensors of at most 512 taps, 4 KiB; a plane of sums per team, 0.5
 /// KiB at 4 cells per axis to 16 KiB at 64; sums, at most 0.5 KiB; the blend, 40 bytes.
 ///
-/// A thread handles four cells along x, for all eight channels (or its team's share of them). The six
-/// neighbours come from the cache: a tile in shared memory would cost two barriers per plane and channel for
-/// loads that hit the L1 cache anyway. The old and the new field are in separate buffers, so that no cell is
-/// read after it was written. Nothing else as large as the field is stored: the drive is computed where it is
-/// needed from the felt sensors, and the blend from the stored volumes. Every sum is added in an order that
-/// depends on the grid and on launch.planes_or_tasks only.
+/// A thread handles four cells along x, for all eight channels (or its team's share of them). The neighbours
+/// along x come from the adjacent lanes, the others from the cache: a tile in shared memory would cost two
+/// barriers per plane and channel for loads that hit the L1 cache anyway. The old and the new field are in
+/// separate buffers, so that no cell is read after it was written. Nothing else as large as the field is
+/// stored: where they are needed, the drive is computed from the felt sensors, and the blend from the stored
+/// volumes. Every sum is added in an order that depends on the grid and on launch.planes_or_tasks only.
 #include "pair.cuh"
 
 /// Maximum number of threads per block. A thread needs at most 80 registers: three blocks of 256 threads fit
@@ -60,7 +61,7 @@ struct Stored {
   short4 cells[BLEND_TOP];
 };
 
-/// Loads all patterns' cells at once, because they come from slow memory.
+/// Loads the cells of all patterns before any is used, so that the latencies of slow memory overlap.
 template <unsigned N>
 __device__ inline Stored stored_cells(const EvolveShared<N>& shared, bool is_pattern, unsigned at) {
   Stored stored;
@@ -85,7 +86,7 @@ template <unsigned N> __device__ inline float4 blended_cells(const EvolveShared<
   return sum;
 }
 
-/// The drive a of four cells at (x, y, z): bias and bumps.
+/// The drive `a` of the four cells from (x, y, z) on: bias and bumps.
 template <unsigned N>
 __device__ inline float4 drive_cells(const EvolveShared<N>& shared, const Brain& brain, unsigned group, unsigned c,
                                      unsigned x, unsigned y, unsigned z) {
@@ -126,7 +127,8 @@ __device__ inline float4 neighbours(const Cell* old, unsigned at, float4 u, unsi
   return sides;
 }
 
-/// Sums one plane: the teams' shares, the plane of a content group, and the plane's blocks.
+/// Finishes the sums of one plane: adds up the teams' planes, stores the result if `group_plane` is not null
+/// (a content group), and adds it to the sums of the plane's spatial blocks, or starts these sums if `first`.
 template <unsigned N> __device__ inline void gather(EvolveShared<N>& shared, float* group_plane, bool first) {
   constexpr unsigned SIDE = N / BLOCKS;
   __syncthreads();
@@ -177,7 +179,7 @@ __device__ inline void evolve_slab(EvolveShared<N>& shared, const Brain& brain, 
         const unsigned at = ((c * N + z) * N + y) * N + x;
         float4 u = load(old + at);
         if (steps) {
-          const unsigned pattern = group * GROUP + c - PATTERN_FIRST; // before the first it wraps to a large number
+          const unsigned pattern = group * GROUP + c - PATTERN_FIRST; // wraps around below PATTERN_FIRST
           const Stored stored = stored_cells(shared, pattern < PATTERN, pattern * CELLS + (z * N + y) * N + x);
           const float4 sides = neighbours<N>(old, at, u, x, y, z);
           const float4 drive = drive_cells<N>(shared, brain, group, c, x, y, z);
@@ -245,7 +247,7 @@ template <unsigned N> __device__ void evolve(const Brain* brains, Launch launch)
   }
 
   if (launch.number + 1 < cycle.count[group]) return;
-  // The gathering of the last plane ended with a barrier: all sums are complete.
+  // `gather` ended with a barrier after the last plane, so all sums are complete.
   constexpr unsigned PARTS = team_threads(N) / team_lanes(N);
   if (threadIdx.x < GROUP) {
     float sum = 0.0f;
@@ -258,8 +260,8 @@ template <unsigned N> __device__ void evolve(const Brain* brains, Launch launch)
   }
 }
 
-// Three blocks per multiprocessor: with fewer registers the assembler would spill, without a limit it would
-// use more.
+// Three blocks per multiprocessor: with fewer registers per thread, the assembler would spill; without a
+// limit, it would use more registers.
 #define EVOLVE(n)                                                                                        \
   extern "C" __global__ void __launch_bounds__(evolve_threads(n), 3) evolve_##n(const Brain* brains, Launch launch) { \
     evolve<n>(brains, launch);                                                                           \

@@ -1,21 +1,22 @@
 /// Step 4: context, descriptor and gradients from the sums that the last sub-step left.
 ///
-/// Launch: grid (BLOCK_COUNT, GROUPS + 1, robots), block as many threads as a spatial block has cells, but
-/// at least 32 and at most 128 (four cells each at 32 per axis). A block of threads computes the descriptor
-/// entry of one spatial block of one group; for each of the first eight spatial blocks also a channel's mean;
-/// in content groups also the Sobel derivatives of the block's cells. The block that arrives last makes the
-/// bank's query of the whole descriptor (query.cuh): a separate launch would cost more than the query itself.
-/// The blocks after the last group do the second half of learning (learn.cuh). Shared memory: half a KiB.
+/// Launch: grid (BLOCK_COUNT, GROUPS + 1, robots), block: one thread per cell of a spatial block, but at
+/// least 32 and at most 128 threads (then four cells per thread on a grid of 32 per axis). A block of threads
+/// computes the descriptor entry of one spatial block of one group. The first eight blocks of a group also
+/// compute the mean of one channel each; in content groups, every block also computes the Sobel derivatives
+/// of its cells. The block that arrives last makes the bank's query from the whole descriptor (query.cuh): a
+/// separate launch would cost more than the query itself. The blocks after the last group do the second half
+/// of learning (learn.cuh). Shared memory: half a KiB.
 ///
-/// launch.planes_or_tasks has the same value as for evolve. Groups that did not step are assembled from their
-/// old sums.
+/// launch.planes_or_tasks has the same value as for evolve. The features of groups that did not step are
+/// computed from their old sums.
 #include "learn.cuh"
 #include "query.cuh"
 
 constexpr unsigned FEATURE_THREADS = 128;
 
-/// Sobel derivatives times 32 at one cell of a volume of n^3: [-1 0 1] along the axis, [1 2 1] along both
-/// others; a cell outside the grid has the value of the nearest one inside.
+/// Sobel derivatives times 32 at one cell of a volume of n^3: [-1 0 1] along the axis, [1 2 1] along the
+/// other two; a cell outside the grid has the value of the nearest one inside.
 __device__ inline void sobel(const float* volume, unsigned n, unsigned x, unsigned y, unsigned z, float slope[3]) {
   const unsigned west = x > 0 ? x - 1 : 0, east = x + 1 < n ? x + 1 : x;
   slope[0] = slope[1] = slope[2] = 0.0f;
@@ -59,7 +60,8 @@ __device__ inline void gradients(const Brain& brain, unsigned n, unsigned block,
       sums[2 * axis + 1] += fabsf(slope[axis]);
     }
   }
-  // All six sums of the warps first, together: one after another they would need twelve barriers.
+  // Each warp first adds up its parts of all six sums, so that one barrier is enough; six block sums in turn
+  // would need twelve.
   for (unsigned i = 0; i < 6; i++) sums[i] = lanes_sum(sums[i]);
   if (threadIdx.x % WARP == 0) {
     for (unsigned i = 0; i < 6; i++) scratch[threadIdx.x / WARP][i] = sums[i];
@@ -68,8 +70,8 @@ __device__ inline void gradients(const Brain& brain, unsigned n, unsigned block,
   if (threadIdx.x >= 6) return;
   float sum = 0.0f;
   for (unsigned warp = 0; warp < blockDim.x / WARP; warp++) sum += scratch[warp][threadIdx.x];
-  // These are sums of eight channels, of derivatives times 32, per whole cell: a half cell spans two whole
-  // cells.
+  // The sums are over eight channels, and of derivatives times 32. A feature is the slope per cell of the
+  // whole grid; a cell of the half grid is two of these wide.
   const float width = brain.cycle->on_half ? 2.0f : 1.0f;
   const float scale = 1.0f / (32.0f * GROUP * width * static_cast<float>(cells));
   brain.features[CHANNELS + DESCRIPTOR + (group * 6 + threadIdx.x) * BLOCK_COUNT + block] = scale * sum;

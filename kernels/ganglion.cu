@@ -1,5 +1,5 @@
-/// All kernels, as one compilation unit: this file is what nvcc, NVRTC and the emulator compile. No header of
-/// any toolkit is needed. README.md says in which order a cycle launches them.
+/// All kernels, as one compilation unit: this file is what nvcc, NVRTC and the emulator compile. No toolkit
+/// header is needed. README.md says in which order a cycle launches the kernels.
 #include "sense.cu"
 #include "evolve.cu"
 #include "features.cu"

@@ -1,16 +1,18 @@
-/// Rung 5: onto the half grid and back. Launched once, before the first cycle on the other grid.
+/// Quality level 5: moves the field to the half grid and back. Launched once at each move, before the first
+/// cycle on the other grid.
 ///
-/// Launch: grid (CHANNELS, ceil((grid / 2)^3 / 256), robots), block 256: one thread per half cell and its
-/// 2x2x2 whole ones. No shared memory. cycle.left names the buffer of the old grid, cycle.front that of the
-/// new one. Both buffers keep the group's storage format.
+/// Launch: grid (CHANNELS, ceil((grid / 2)^3 / 256), robots), block 256: one thread per cell of the half grid
+/// and its 2x2x2 cells of the whole grid. No shared memory. cycle.left names the buffer of the old grid,
+/// cycle.front that of the new one. Both buffers keep the group's storage format.
 ///
-/// On entry, a half cell is the mean of its whole cells, and the whole field is kept. On the way back, each
-/// whole cell changes by as much as its block's mean has changed, within the bound, in place.
+/// On entry, a half cell becomes the mean of its whole cells, and the field on the whole grid is kept. On the
+/// way back, each whole cell changes in place by as much as the mean of its 2x2x2 block has changed, and is
+/// clamped to the bound.
 #include "arithmetic.cuh"
 
 constexpr unsigned HALF_THREADS = 256;
 
-/// Where the eight cells of half cell `index` lie in a whole channel of n^3.
+/// The positions of the eight cells of half cell `index` in a whole channel of n^3.
 __device__ inline void eight_cells(unsigned index, unsigned n, unsigned at[8]) {
   const unsigned half = n / 2, x = index % half * 2, y = index / half % half * 2, z = index / half / half * 2;
   for (unsigned i = 0; i < 8; i++) at[i] = ((z + i / 4) * n + y + i / 2 % 2) * n + x + i % 2;

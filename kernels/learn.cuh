@@ -7,9 +7,9 @@
 ///   predict by blocks of `answer`, after learn_apply and the features.
 /// Shared memory: the regressors, 1.6 KiB.
 ///
-/// The two rank-one steps of the contract, the observation and the ridge in turn, become one pass
-/// over P: column j after the first step is known from column j and the gain before it, so that every warp
-/// computes the second gain itself. P is read twice and written once a cycle.
+/// The two rank-one steps of docs/field.md, first the observation, then the ridge of one regressor in turn,
+/// become one pass over P: column j after the first step follows from column j and the gain before that step,
+/// so that every warp can compute the second gain itself. P is read twice and written once a cycle.
 #pragma once
 #include "arithmetic.cuh"
 
@@ -21,7 +21,7 @@ __device__ inline double lanes_dot(const double* a, const double* b, unsigned le
   return lanes_sum(sum);
 }
 
-/// Row i of P x and of P e_j, before P is divided by `keep`.
+/// Entry i of P x and of P e_j, before P is divided by `keep`.
 __device__ inline void learn_gain(const Brain& brain, unsigned i) {
   Senses& senses = *brain.senses;
   const unsigned n = regressors(brain.rule->sensors);
@@ -34,22 +34,22 @@ __device__ inline void learn_gain(const Brain& brain, unsigned i) {
   if (i == 0) senses.row = senses.turn;
 }
 
-/// The two steps of a row of P or W, with divisions turned into factors, because each is used in every
-/// column.
+/// The factors of the two steps of a row of P or W: reciprocals instead of divisions, because each factor is
+/// used in every column.
 struct Learning {
   unsigned n, turn;
-  double grow;    // 1 / mu: P is divided by it first
+  double grow;    // 1 / mu: P is multiplied by it first
   double first;   // 1 / (1 + x.P x)
-  double crossed; // (P x)_j x first: how much of P x the first step subtracts from column j
+  double crossed; // (P x)_j times `first`: the multiple of P x that the first step subtracts from column j
   double second;  // 1 / (1 / rho^2 + P_jj after the first step)
   bool first_holds, second_holds;
 };
 
-/// P x, entry i.
+/// Entry i of P x.
 __device__ inline double first_gain(const Senses& senses, const Learning& step, unsigned i) {
   return senses.gain[i] * step.grow;
 }
-/// P e_j after the first step, entry i.
+/// Entry i of P e_j after the first step.
 __device__ inline double second_gain(const Senses& senses, const Learning& step, unsigned i) {
   return senses.column[i] * step.grow - first_gain(senses, step, i) * step.crossed;
 }
@@ -70,7 +70,7 @@ __device__ inline Learning learning(const Brain& brain) {
   return step;
 }
 
-/// P <- P / mu - k (P x)' - k (P e_j)' along row i; reset to I / ridge where a number is invalid.
+/// P <- P / mu - k (P x)' - k (P e_j)' along row i; reset to I / ridge if a number is invalid.
 __device__ inline void learn_covariance(const Brain& brain, const Learning& step, unsigned i) {
   const Senses& senses = *brain.senses;
   double* row = brain.covariance + i * step.n;
@@ -125,7 +125,7 @@ __device__ inline double regressor(const Brain& brain, unsigned j) {
   return 1.0;
 }
 
-/// Predicts one sensor per warp; `block` counts the blocks that predict.
+/// Predicts one sensor per warp; `block` is the number of this block among those that predict.
 __device__ inline void predict(const Brain& brain, unsigned block) {
   __shared__ double x[REGRESSORS_HELD];
   Senses& senses = *brain.senses;

@@ -2,8 +2,8 @@
 ///
 /// Computed by one block of `answer` with 256 threads; returns at once if the match is not due. A warp
 /// compares four slots at a time, so that it waits for memory only once for all four. Computed in f64,
-/// because a weight amplifies a cosine's error tenfold: 6400 products for a hundred slots. Shared memory: 8
-/// warps x 3 candidates, 384 bytes.
+/// because a weight amplifies a cosine's error tenfold; this costs 6400 products for a hundred slots. Shared
+/// memory: 8 warps x 3 candidates and the 3 chosen, 432 bytes.
 ///
 /// The host writes volumes and contexts between cycles (kernels/README.md).
 #pragma once

@@ -1,17 +1,18 @@
 /// The holographic memory: bind, unbind, superpose, clean up. Every number is computed by the operations of
 /// docs/memory.md ("Order of arithmetic") in that order, each with its own rounding, so that the results
-/// equal those of src/memory on a processor bit for bit. They are intrinsics, which the compiler may not fuse
-/// or reorder.
+/// equal those of src/memory on a CPU bit for bit. The operations are intrinsics, which the compiler may not
+/// fuse or reorder.
 ///
-/// convolve_D: grid (rows), block convolve_threads(D / 2). A block transforms one row of D numbers, first the
-///   factor, whose spectrum then stays in registers. So a block shares only one buffer of D / 2 complex
-///   numbers (36 KiB for 8192, with padding), and no launch needs more than 48 KiB. Each stage reads, waits
-///   and writes in place. Rows are scaled to length 1 before they leave the block.
+/// convolve_D: grid (rows), block convolve_threads(D / 2). A block computes one row of D numbers. It first
+///   transforms the factor, whose spectrum then stays in registers. So a block shares only one buffer of
+///   D / 2 complex numbers (36 KiB for 8192, with padding), and no launch needs more than 48 KiB. Each stage
+///   reads, waits and writes in place. If `unit` is set, the block scales its row to length 1 before writing
+///   it.
 /// superpose_leaves: grid (columns / 128, leaves of 64 rows), block 128. One thread per column, which fixes
-///   the order of its sum.
-/// superpose_join: grid (1), block 256. Adds leaf by leaf, then computes the length.
+///   the order of the column's sum.
+/// superpose_join: grid (1), block 256. Adds leaf by leaf, then scales the sum to length 1 if `unit` is set.
 /// nearest_scan: grid (blocks, queries), block 256. One warp per row: lane l keeps the running sums l and
-///   l + 32. The store is read once; each warp keeps its best matches in registers.
+///   l + 32. The store is read once per query; each warp keeps its best matches in registers.
 /// nearest_join: grid (queries), block 32.
 #include "memory.cuh"
 
@@ -23,7 +24,7 @@ constexpr unsigned JOINERS = 256;
 constexpr unsigned SEEKERS = 256;
 constexpr unsigned SEEKING_WARPS = SEEKERS / WARP;
 
-/// One rounding each.
+/// Each of these rounds once.
 __device__ inline float plus(float a, float b) { return __fadd_rn(a, b); }
 __device__ inline float minus(float a, float b) { return __fsub_rn(a, b); }
 __device__ inline float times(float a, float b) { return __fmul_rn(a, b); }
@@ -46,11 +47,12 @@ __device__ inline Complex product(Complex a, Complex b, bool conjugated) {
   return {fused(a.im, b.im, times(a.re, b.re)), fused_less(a.re, b.im, times(a.im, b.re))};
 }
 
-/// Threads for a row of `n` complex numbers: one per butterfly, at most 512, so that registers suffice.
+/// Threads for a row of `n` complex numbers: one per butterfly, but at least a warp, and at most 512, so that
+/// registers suffice.
 constexpr unsigned convolve_threads(unsigned n) { return n / 4 < WARP ? WARP : n / 4 < 512 ? n / 4 : 512; }
 
 /// Complex numbers that a block shares. Four places in every 36 stay empty, so that neither adjacent places
-/// nor places four or sixteen apart all fall into the same banks.
+/// nor places four or sixteen apart all fall into the same banks of shared memory.
 template <unsigned N> struct alignas(16) Desk {
   float re[N + N / 8], im[N + N / 8];
   float sums[SUMS];
@@ -58,7 +60,7 @@ template <unsigned N> struct alignas(16) Desk {
   static __device__ unsigned at(unsigned place) { return place + place / 32 * 4; }
   __device__ Complex get(unsigned place) const { return {re[at(place)], im[at(place)]}; }
   __device__ void put(unsigned place, Complex x) { re[at(place)] = x.re, im[at(place)] = x.im; }
-  /// One number, stored in the space of the sums, which nothing else uses until then.
+  /// Keeps one number in the space of the sums, which are not needed until later.
   __device__ void keep(Complex x) { sums[0] = x.re, sums[1] = x.im; }
   __device__ Complex kept() const { return {sums[0], sums[1]}; }
 };
@@ -68,7 +70,7 @@ struct RowSource {
   const float* row;
   unsigned d;
   bool is_whole;  // as long as the transform
-  bool involuted; // place i is read at place -i
+  bool involuted; // place i is read from place -i (mod d)
 
   __device__ float number(unsigned i) const {
     if (i >= d) return 0.0f;
@@ -106,8 +108,8 @@ __device__ inline void butterfly(Complex (&z)[4]) {
   z[3] = {minus(a_c.re, b_d.im), plus(a_c.im, b_d.re)};
 }
 
-/// Transforms N complex numbers from `source` into `desk`, the block's shared memory. It reads without a
-/// barrier before; it returns once all threads have written.
+/// Transforms N complex numbers from `source` into `desk`, the block's shared memory. There is no barrier
+/// before the first read; the function returns once all threads have written.
 template <unsigned N, class Source>
 __device__ __forceinline__ void transform(Desk<N>& desk, const Source& source, const float2* turns) {
   constexpr unsigned THREADS = convolve_threads(N), QUARTER = N / 4;
@@ -161,7 +163,7 @@ template <unsigned N> __device__ inline Both pick(const Desk<N>& desk, unsigned 
   return {desk.get(k), desk.get((N - k) % N)};
 }
 
-/// Twice the real row's spectrum at k and N - k, from that of the complex numbers.
+/// Twice the real row's spectrum at k and N - k, from that of the row packed as N complex numbers.
 __device__ inline Both untangle(Both z, Complex w) {
   const Complex even = {plus(z.near.re, z.far.re), minus(z.near.im, z.far.im)};
   const Complex odd = {plus(z.near.im, z.far.im), minus(z.far.re, z.near.re)};
@@ -171,7 +173,7 @@ __device__ inline Both untangle(Both z, Complex w) {
           conjugate({fused(w.im, odd.im, far.re), fused_less(w.im, odd.re, far.im)})};
 }
 
-/// Twice the complex numbers' spectrum at k and N - k, from that of the real row.
+/// Twice the packed row's spectrum at k and N - k, from that of the real row.
 __device__ inline Both tangle(Both p, Complex w) {
   const Complex even = {plus(p.near.re, p.far.re), minus(p.near.im, p.far.im)};
   const Complex gap = {minus(p.near.re, p.far.re), plus(p.near.im, p.far.im)};
@@ -181,14 +183,15 @@ __device__ inline Both tangle(Both p, Complex w) {
           conjugate({fused_less(w.im, gap.re, far.re), fused_less(w.im, gap.im, far.im)})};
 }
 
-/// At place N / 2, which is its own counterpart.
+/// The product at place N / 2, which is its own counterpart.
 __device__ inline Complex middle(Complex x, Complex y, bool conjugated) {
   x = {times(2.0f, x.re), times(2.0f, x.im)}, y = {times(2.0f, y.re), times(2.0f, y.im)};
   if (conjugated) y.im = -y.im;
   return {times(2.0f, fused(-x.im, y.im, times(x.re, y.re))), times(2.0f, fused(x.im, y.re, times(x.re, y.im)))};
 }
 
-/// The sum of the 64 running sums in their tree, the same in all lanes: a butterfly adds the same pairs.
+/// Adds the 64 running sums as a tree. The result is the same in all lanes, because butterfly exchanges add
+/// the same pairs in each.
 __device__ inline float tree(float low, float high) {
   low = plus(low, __shfl_xor_sync(ALL, low, 16)), high = plus(high, __shfl_xor_sync(ALL, high, 16));
   float sum = plus(low, high);

@@ -8,7 +8,7 @@
 /// A cosine and its row in one number; the better match has the larger key. 0: no match.
 using Key = unsigned long long;
 
-/// The operation.
+/// An operation.
 struct Task {
   unsigned d;       // numbers in a row
   unsigned rows;    // of `a`
@@ -19,7 +19,7 @@ struct Task {
   unsigned unused[2];
 };
 
-/// Its buffers.
+/// The buffers of an operation.
 struct Sheet {
   const Task* task;
   const float* a;       // [rows][d]: first factors, or rows to be summed, or a store
@@ -28,7 +28,7 @@ struct Sheet {
   const float2* turns;  // w(k, D) for k below 3 D / 4, D being the transform's length
   const float* weights; // [rows]; null: all 1
   float* leaves;        // [leaf][d]
-  const float* inverse; // [rows]: 1 over the length of a store's row
+  const float* inverse; // [rows]: 1 over the length of each row of a store
   Key* found;           // [query][block][wanted]
   Key* best;            // [query][wanted]
 };

@@ -1,8 +1,8 @@
 /// Step 7: the read-out, the bridge after a change of grid, and the motors.
 ///
-/// One block of `answer` with 256 threads computes each motor: a row of 2113 weights, eight or nine per
-/// thread. Shared memory: eight doubles. Products in f64, so that the number of threads changes no more than the last
-/// bits of the sum; the loads hide the cost of 2113 of them.
+/// Each motor is computed by one block of `answer` with 256 threads: a row of 2113 weights, eight or nine per
+/// thread. Shared memory: eight doubles. Products are in f64, so that the number of threads changes no more
+/// than the last bits of the sum; the loads hide the cost of the 2113 products.
 #pragma once
 #include "arithmetic.cuh"
 

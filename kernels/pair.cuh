@@ -1,7 +1,7 @@
 /// Numbers made of two floats: nearly the precision of f64, on chips that have few f64 units (an Orin or a
 /// GeForce adds 64 floats, or one double, in the same time).
 ///
-/// A pair is the sum of its two numbers; `low` is at most half a step of `high`, so that a pair has about 48
+/// A pair is the sum of its two numbers; `low` is at most half an ulp of `high`, so that a pair has about 48
 /// bits. The products and sums whose rounding errors are computed must each round once: they use the
 /// intrinsics that no compiler may fuse. Knuth, "The Art of Computer Programming", volume 2, 4.2.2; Dekker,
 /// "A floating-point technique for extending the available precision", Numer. Math. 18, 1971.
@@ -12,10 +12,10 @@ struct Pair {
   float high, low;
 };
 
-/// A double's bits, split: size = top x 2^-23 x unit + rest x 2^-52 x unit, with 24 and 29 bits.
+/// A double's bits, split: value = top x 2^-23 x unit + rest x 2^-52 x unit, with 24 and 29 bits.
 struct Parts {
   unsigned top, rest;
-  float unit; // with the sign; 0 for sizes below 2^-100, which have no effect on a field
+  float unit; // with the sign; 0 for magnitudes below 2^-100, which have no effect on a field
 };
 __device__ inline Parts parts_of(double value) {
   const unsigned long long bits = static_cast<unsigned long long>(__double_as_longlong(value));
@@ -27,7 +27,7 @@ __device__ inline Parts parts_of(double value) {
           __uint_as_float(sign | unit)};
 }
 
-/// The nearest float, ties to even, as a conversion would return. For sizes from 2^-100 up to 2^127.
+/// The nearest float, ties to even, as a conversion would return. For magnitudes from 2^-100 up to 2^127.
 __device__ inline float narrow(double value) {
   const Parts parts = parts_of(value);
   const unsigned half = 1u << 28;
@@ -35,7 +35,7 @@ __device__ inline float narrow(double value) {
   return static_cast<float>(parts.top + up) * (1.0f / (1u << 23)) * parts.unit;
 }
 
-/// The same, rounded to 48 bits.
+/// `value` as a pair, rounded to 48 bits.
 __device__ inline Pair pair_of(double value) {
   const Parts parts = parts_of(value);
   const float high = static_cast<float>(parts.top) * (1.0f / (1u << 23)) * parts.unit;
@@ -45,7 +45,7 @@ __device__ inline Pair pair_of(double value) {
 }
 __device__ inline Pair pair_of(float value) { return {value, 0.0f}; }
 
-/// a + b, within 2^-46 of the sum where both have the same sign.
+/// a + b, with a relative error of at most 2^-46 if both have the same sign.
 __device__ inline Pair operator+(Pair a, Pair b) {
   const float sum = __fadd_rn(a.high, b.high), part = __fsub_rn(sum, a.high);
   const float miss = __fadd_rn(__fsub_rn(a.high, __fsub_rn(sum, part)), __fsub_rn(b.high, part));
@@ -61,7 +61,7 @@ __device__ inline Pair squared(Pair value) {
   return {high, __fsub_rn(low, __fsub_rn(high, square))};
 }
 
-/// The square root: one Newton step from the square root of the first float.
+/// The square root: one Newton step from the square root of `high`.
 __device__ inline Pair root(Pair value) {
   if (!(value.high > 0.0f)) return {0.0f, 0.0f};
   const float guess = __fsqrt_rn(value.high);
@@ -81,7 +81,8 @@ __device__ inline float quotient_of(Pair a, Pair b) {
 
 __device__ inline bool below(Pair a, Pair b) { return a.high < b.high || (a.high == b.high && a.low < b.low); }
 
-/// Sum over a block of at most 32 warps, the same in all threads, in an order that depends on its size only.
+/// Sum over a block of at most 32 warps, the same in all threads, in an order that depends on the block's
+/// size only.
 __device__ inline Pair block_sum(Pair value, Pair* scratch) {
   for (unsigned step = WARP / 2; step > 0; step /= 2) {
     value = value + Pair{__shfl_xor_sync(ALL, value.high, step), __shfl_xor_sync(ALL, value.low, step)};

@@ -40,8 +40,9 @@ __device__ inline float block_most(float value, float* scratch) {
   return value;
 }
 
-/// The descriptor at unit length (shorter where it has no direction), as numbers and as bytes. Run by a whole
-/// block of at least 32 threads; a thread reads only the numbers that it wrote.
+/// Scales the descriptor to unit length (it stays shorter if it is too short to have a direction), and writes
+/// it as numbers and as bytes. Run by a whole block of at least 32 threads; a thread reads only the numbers
+/// that it wrote.
 template <class Number>
 __device__ inline void make_query(Query& query, const Number* descriptor, QueryScratch& scratch) {
   Pair square = {0.0f, 0.0f};

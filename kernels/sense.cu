@@ -4,7 +4,8 @@
 ///
 /// Launch: grid (1 + ceil(regressors / 2), 1, robots), block 64. The first block senses, with one thread per
 /// sensor (there are at most 64); in the others each warp handles a row of the covariance (learn.cuh). Shared
-/// memory: two doubles. The host has refused sensors that are not finite or not in [-1, 1] (step 0).
+/// memory: two doubles. The host has already refused sensors that are not finite or not in [-1, 1]
+/// (step 0).
 #include "learn.cuh"
 
 constexpr unsigned SENSE_THREADS = MAX_SENSORS;
@@ -12,7 +13,7 @@ constexpr unsigned SENSE_THREADS = MAX_SENSORS;
 /// average <- average + weight (value - average)
 __device__ inline void follow(double& average, double value, double weight) { average += weight * (value - average); }
 
-/// From the newest errors, 0..=1; 1 if there are no errors.
+/// Confidence, from the newest errors, 0..=1; 1 if all these errors are 0.
 __device__ inline double confidence(const Senses& senses, double* scratch) {
   const unsigned count = senses.filled < CONFIDENCE_CYCLES ? senses.filled : CONFIDENCE_CYCLES;
   double sum = 0.0;
@@ -23,7 +24,7 @@ __device__ inline double confidence(const Senses& senses, double* scratch) {
   return clamp(1.0 - CONFIDENCE_SLOPE * mean, 0.0, 1.0);
 }
 
-/// -1..=1: 1 - error / error of the better of the two simple forecasts.
+/// Skill, -1..=1: 1 - error / (error of the better of the two simple forecasts, chosen for each sensor).
 __device__ inline double skill(const Senses& senses, unsigned sensors, double* scratch) {
   const unsigned i = threadIdx.x;
   const double mine = i < sensors ? senses.predicted[i] : 0.0;
@@ -33,10 +34,10 @@ __device__ inline double skill(const Senses& senses, unsigned sensors, double* s
   return fmax(1.0 - (predicted + floor) / (forecast + floor), -1.0);
 }
 
-/// Updates the averages of sensor i with `weight` for the newest value; `newest` marks the first value of
-/// all.
+/// Updates the averages of sensor i with `weight` for the newest value; `newest`: these are the first values
+/// that are averaged.
 __device__ inline void average(Senses& senses, unsigned i, double now, double last, double error, double weight, bool newest) {
-  // Before the first sample the last value is the only available mean.
+  // At the first update, the last value is the only available mean.
   const double mean = newest ? last : senses.mean[i];
   follow(senses.predicted[i], error * error, weight);
   follow(senses.persistent[i], (now - last) * (now - last), weight);
@@ -46,7 +47,7 @@ __device__ inline void average(Senses& senses, unsigned i, double now, double la
   follow(senses.power[i], senses.learned[i] * senses.learned[i], weight);
 }
 
-/// Copies the orders from the host's memory, which is read only once because it is slow across a bus.
+/// Copies the orders from the host's memory, which is read only once, because reads across a bus are slow.
 __device__ inline void take_orders(const Brain& brain) {
   static_assert(sizeof(Cycle) % sizeof(unsigned long long) == 0, "copied in whole words");
   const auto* from = reinterpret_cast<const unsigned long long*>(brain.given);

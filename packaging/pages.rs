@@ -13,7 +13,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [folder, date] = &arguments[..] else {
-        eprintln!("usage: pages FOLDER DATE (the date of the pages, as 2026-11-24)");
+        eprintln!("usage: pages FOLDER DATE (the date of the pages, e.g. 2026-11-24)");
         return ExitCode::from(64);
     };
     match write(Path::new(folder), date) {
@@ -71,7 +71,7 @@ fn rendered(command: &clap::Command, date: &str) -> io::Result<Vec<u8>> {
 }
 
 /// Renders the text after the help. A line that ends in a colon becomes a heading; everything before the
-/// first heading becomes notes.
+/// first heading goes under NOTES.
 fn paragraphs(help: &str) -> Roff {
     let mut roff = Roff::new();
     let (mut heading, mut filled) = (None, true);

@@ -1,7 +1,7 @@
 """Shared by the build scripts of the kernels: the pinned compilers, the digest of the sources, PTX and machine code.
 
 Runs nothing by itself: scripts/build-ptx and scripts/build-fatbin do. Needs Python 3 on x86-64 Linux and a
-package index; no CUDA installation and no GPU. Registers are the assembler's word, not a measurement of speed.
+package index; no CUDA installation and no GPU. Register counts come from the assembler; speed is not measured.
 """
 import ctypes
 import pathlib
@@ -14,10 +14,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 PTX = KERNELS / "ganglion.ptx"
 TOOLS = ROOT / "target" / "cuda-tools"
-# NVRTC 12.6 writes PTX 8.5, although it uses nothing newer than 8.0 (see `OLDEST_PACKAGES`); the assembler of 12.9 is the
-# oldest that supports all four chips; the fatbin is made by the library of 12.9 as well, so that nothing in it is newer than CUDA
-# 12. The disassembler only reads, and comes without a toolkit since CUDA 13. The hashes are of these versions' files: a changed
-# file is refused.
+# NVRTC 12.6 writes PTX 8.5, although the kernels need nothing newer than 8.0 (see `OLDEST_PACKAGES`). The assembler of CUDA
+# 12.9 is the oldest that supports all four chips. The library that makes the fatbin is of 12.9 too, so that nothing in the
+# fatbin is newer than CUDA 12. The disassembler may be newer, because it only reads; since CUDA 13 it is a package of its own.
+# The hashes are of these versions' files: a changed file is refused.
 PACKAGES = """\
 nvidia-cuda-nvrtc-cu12==12.6.85 --hash=sha256:800927308ccc5dd6246d3f61f7fcef2ed7ec4e59e199090d360d3293f78bd5a2
 nvidia-cuda-nvcc-cu12==12.9.86 --hash=sha256:5d6a0d32fdc7ea39917c20065614ae93add6f577d840233237ff08e9a38f58f0
@@ -27,27 +27,28 @@ nvidia-nvfatbin-cu12==12.9.82 --hash=sha256:16cbfbd12287508212f22f42dff6ff51cf9b
 # The version that NVRTC writes, and the one in the image: PTX 8.0 came with CUDA 12.0 (PTX ISA, "Release notes"), which
 # driver 525 includes. Each build proves that the text needs nothing newer: see `prove_oldest`.
 WRITTEN, OLDEST = b"\n.version 8.5\n", b"\n.version 8.0\n"
-# CUDA 12.0 itself: its assembler, and the header of its driver.
+# CUDA 12.0 itself: its assembler, and the header of its driver API.
 OLDEST_PACKAGES = """\
 nvidia-cuda-nvcc-cu12==12.0.140 --hash=sha256:958d54df87d0c0b7207e7fed403d6eeda0890a01cc44cfeaccf87c7f90e9b165
 nvidia-cuda-runtime-cu12==12.0.146 --hash=sha256:18c038592af387684812fa712642aa9a26c12da80acb488b6709f7cced147f71
 """
-OLDEST_CHIPS = ["sm_87", "sm_89", "sm_90"]  # the chips that it supports
+OLDEST_CHIPS = ["sm_87", "sm_89", "sm_90"]  # those of `CHIPS` that CUDA 12.0 supports
 OPTIONS = [b"--gpu-architecture=compute_87", b"--std=c++17", b"-default-device"]
 CHIPS = ["sm_87", "sm_89", "sm_90", "sm_120"]
-# Kernels that must have no f64 instruction: the loops over cells and over the bank's rows, and the memory.
-# The bank's query is made in features, whose f64 instructions are budgeted.
+# Kernels that must have no f64 instruction: the loops over cells and over the bank's rows, and holographic
+# memory. The bank's query vector is computed by the kernel `features`, whose f64 instructions are limited in
+# budget.txt.
 WITHOUT_F64 = ("evolve_", "bank_scan", "convolve_", "superpose_", "nearest_", "enter_half", "leave_half")
-# Machine instructions that need an f64 unit or pass through it: arithmetic, comparisons, conversions, and the
+# Machine instructions that use an f64 unit: arithmetic, comparisons, conversions, and the
 # first step of a division or square root.
 F64 = re.compile(r"(D(ADD|MUL|FMA|SETP|MNMX|MMA)\b|MUFU\.\w*64H|(F2F|F2I|I2F|FRND)\S*F64)")
-# An entry of a listing: its section's label, or an instruction after its address, with its condition.
+# A line of a listing: the label of a section, or an address and an instruction, which may have a predicate.
 LISTED = re.compile(r"^\.text\.(\w+):|^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.M)
 BUDGET = KERNELS / "budget.txt"
 
 
 def tools(packages=PACKAGES, folder=TOOLS):
-    """The packages' folder, filled."""
+    """Installs the packages if they are missing; returns their folder."""
     python = folder / "bin" / "python3"
     done = folder / "packages.txt"
     if not done.exists() or done.read_text() != packages:
@@ -65,7 +66,7 @@ def sources():
 
 
 def blake3(data):
-    """BLAKE3 of some bytes, implemented as in its paper: the sources are short, and a package would be large."""
+    """BLAKE3 of some bytes, implemented from its paper: the sources are short, and a package would be large."""
     words_of = lambda data: [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
     start, parent, root = 1, 4, 8
     start_of = [0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19]
@@ -111,7 +112,7 @@ def digest():
 
 
 def compile_ptx(nvidia):
-    """The PTX of ganglion.cu; ends the program with the compiler's message if it refuses."""
+    """The PTX of ganglion.cu; ends the program with the compiler's messages if there are any, even warnings."""
     folder = nvidia / "cuda_nvrtc" / "lib"
     ctypes.CDLL(str(folder / "libnvrtc-builtins.so.12.6"), mode=ctypes.RTLD_GLOBAL)
     nvrtc = ctypes.CDLL(str(folder / "libnvrtc.so.12"))
@@ -163,7 +164,7 @@ class Assembled:
             cells = [str(chips[chip][0]) for chip in CHIPS]
             f64 = "/".join(str(self.f64[name][chip]) for chip in CHIPS) if any(self.f64[name].values()) else "0"
             lines += [f"| {name} | " + " | ".join(cells) + f" | {max(shared for _, _, shared in chips.values())} | {f64} |"]
-        wrong = {"spills or stack": self.spilled(), "f64 where none may be": self.f64_where_none_may_be()}
+        wrong = {"spills or stack": self.spilled(), "forbidden f64 instructions": self.f64_where_none_may_be()}
         return "\n".join([*lines, *(f"{what}: {', '.join(where) or 'none'}" for what, where in wrong.items())])
 
     def f64_where_none_may_be(self):
@@ -182,11 +183,12 @@ class Assembled:
 
 
 def prove_oldest(nvidia):
-    """Checks that a driver of CUDA 12.0 accepts the image, and that it means what NVRTC wrote; ends the program if not.
+    """Checks that a driver of CUDA 12.0 accepts the PTX, and that the lower version does not change the code; ends the
+    program if not.
 
-    The assembler of CUDA 12.0 takes it for every chip that it knows; a newer one makes of it, byte by byte, what it
-    makes of the text that claims the newer version; and the header of that driver has every function that
-    src/system/gpu/driver.rs calls, by the name that carries the version.
+    The assembler of CUDA 12.0 must accept the PTX for every chip in `OLDEST_CHIPS`. The newer assembler must produce
+    the same bytes from it as from the same text with the version that NVRTC wrote. The header of CUDA 12.0's driver
+    must have every function that src/system/gpu/driver.rs calls, by its versioned name.
     """
     oldest = tools(OLDEST_PACKAGES, TOOLS / "oldest")
     newer = TOOLS / "newer.ptx"
@@ -202,16 +204,16 @@ def prove_oldest(nvidia):
         cubin(oldest, chip, PTX)
     for chip in CHIPS:
         if cubin(nvidia, chip, PTX) != cubin(nvidia, chip, newer):
-            sys.exit(f"as PTX of the oldest version the kernels compile to different code for {chip}")
+            sys.exit(f"with the oldest PTX version, the kernels compile to different code for {chip}")
     header = (oldest / "cuda_runtime" / "include" / "cuda.h").read_text()
     called = re.findall(r'"(cu[A-Z]\w+)"', (ROOT / "src" / "system" / "gpu" / "driver.rs").read_text())
     known = set(re.findall(r"\b(cu[A-Z]\w+)\b", re.sub(r"/\*.*?\*/", "", header, flags=re.S)))
     absent = [name for name in called if name not in known]
     if absent or len(called) < 20:
-        sys.exit(f"the driver of CUDA 12.0 lacks {', '.join(absent) or 'a list that this script can read'}")
+        sys.exit(f"the driver of CUDA 12.0 lacks {', '.join(absent) or 'nothing, but driver.rs has too few'}")
     version = OLDEST.decode().strip().removeprefix(".version ")
     print(f"PTX {version}: assembled by CUDA 12.0 for {', '.join(OLDEST_CHIPS)}; the same bytes as PTX 8.5 on all chips")
-    print(f"CUDA 12.0 has all {len(called)} functions of the driver that are called")
+    print(f"the driver of CUDA 12.0 has all {len(called)} functions that are called")
 
 
 def f64_instructions(nvidia, cubin):
@@ -228,7 +230,7 @@ def f64_instructions(nvidia, cubin):
             every += 1
             found[kernel] += bool(F64.match(instruction))
     if every < 100 * len(found) or not any(found.values()):
-        sys.exit(f"the listing of {cubin.name} is not one that this script can read: {every} instructions")
+        sys.exit(f"this script cannot read the listing of {cubin.name}: it found {every} instructions")
     return found
 
 
@@ -245,7 +247,7 @@ def counted(ptx):
         elif kernel and line.endswith(";"):
             word = words[1] if words[0].startswith("@") else words[0]
             if word[0].islower():
-                moves = word.startswith(("ld.", "st.", "mov.", "selp."))  # 64 bits, whatever they mean
+                moves = word.startswith(("ld.", "st.", "mov.", "selp."))  # these move 64 bits of any type
                 found[kernel][0] += 1
                 found[kernel][1] += ".f64" in word and not moves
     return found

@@ -1,4 +1,4 @@
-//! A small seeded world behind the bus traits: production code runs on it unchanged.
+//! A small simulated world, made from a seed, behind the bus traits: production code runs on it unchanged.
 //!
 //! From the wire inwards: `bus` (handles), `plant` (a user's handle), `robot` (what is behind the wires, in
 //! steps of 1 ms), `wiring` (which pin means what), `outputs`, `hat`, `pca9685`, `co_processor`, `chip`
@@ -7,9 +7,9 @@
 //! drives here, and names the parts without a model; `computer` holds the readings of the robot's own
 //! computer.
 //!
-//! It uses the board and its vocabulary, never the drivers, the reflex or the field; its chips are written
-//! from the data sheets independently of the drivers. Each file states how it differs from a real robot: the
-//! simulator exists to find software bugs, not to predict a robot.
+//! The simulator uses the board and its vocabulary, never the drivers, the reflex or the field; its chips are
+//! written from the data sheets, independently of the drivers. Each file states how it differs from a real
+//! robot: the simulator exists to find software bugs, not to predict a robot.
 
 mod battery;
 mod bus;

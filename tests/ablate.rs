@@ -1,5 +1,5 @@
-//! The ablation gives the same figures with one thread and with two; a part without effect shows none, and a
-//! part that matters shows its effect.
+//! An ablation study gives the same figures with one thread and with two. Leaving out a part that has no
+//! effect changes nothing; leaving out one that matters does.
 
 use crate::cli::ganglion;
 use ganglion::base::plan::{Board, QualityLevel, Shape};
@@ -19,7 +19,7 @@ fn small() -> Board {
     board
 }
 
-/// Taught in one or two lessons and judged in short drives.
+/// A study whose fields are taught in two short lessons and judged in two short drives.
 fn study(arms: &[Arm], fields: usize, threads: usize) -> Study {
     let rooms = Rooms { first: 1 << 41, count: 2, seconds: 4 };
     Study {
@@ -38,7 +38,7 @@ fn done(study: &Study) -> Findings {
 }
 
 fn runs(findings: &Findings, arm: Arm) -> &[Vec<Run>] {
-    &findings.arms.iter().find(|finding| finding.arm == arm).expect("it is among them").runs
+    &findings.arms.iter().find(|finding| finding.arm == arm).expect("an arm of the study").runs
 }
 
 #[test]
@@ -54,14 +54,14 @@ fn thread_count_does_not_matter_and_null_effects_stay_null() {
     for arm in [Arm::Whole, Arm::Table, Arm::Random, Arm::Bank] {
         assert!(
             runs(&alone, arm)[0] == runs(&both, arm)[0],
-            "{}: two threads found something else",
+            "{}: two threads give another result",
             arm.name()
         );
     }
     let whole = runs(&both, Arm::Whole);
-    assert_ne!(whole[0], whole[1], "another field seed drives differently");
+    assert_ne!(whole[0], whole[1], "the field seed matters");
     let table = runs(&both, Arm::Table);
-    assert!(table[0] == table[1] && table[0] != whole[0], "a table has no field");
+    assert!(table[0] == table[1] && table[0] != whole[0], "the table uses no field");
 
     let same = |findings: &Findings, at: usize| findings.arms[at].same_as(&findings.arms[0]);
     assert_eq!(
@@ -73,13 +73,13 @@ fn thread_count_does_not_matter_and_null_effects_stay_null() {
     assert!(bank.iter().flatten().all(|difference| !difference.is_apart() && difference.mean == 0.0));
     let shares = alone.shares.iter().sum::<f64>();
     let random = runs(&both, Arm::Random);
-    assert!(random[0] == random[1], "it does not depend on the field seed");
+    assert!(random[0] == random[1], "random requests do not depend on the field seed");
     assert_ne!(random[0][0].digest, random[0][1].digest, "each room has its own requests");
     assert!(random[0].iter().all(|run| !table[0].contains(run)));
     let costs: Vec<_> = alone.arms.iter().map(|finding| finding.cost).collect();
     assert!(costs.iter().all(|cost| cost.cycle_us.is_some()), "every arm's cycles are timed: {costs:?}");
     let bytes: Vec<u64> = costs.iter().map(|cost| cost.memory_bytes).collect();
-    assert_eq!((bytes[1], bytes[2], bytes[3]), (0, 0, bytes[0]), "no field; no recurrence");
+    assert_eq!((bytes[1], bytes[2], bytes[3]), (0, 0, bytes[0]), "no field; recurrence needs no memory");
     assert!(bytes[4] < bytes[0], "one experience takes less memory than 64: {bytes:?}");
     assert!((shares - 1.0).abs() < 1e-6 && alone.shares.iter().all(|share| *share >= 0.0), "{shares}");
 }

@@ -1,5 +1,5 @@
-//! A counting allocator for the whole test binary. It answers two questions: how much did this thread
-//! allocate during some work, and how much did the whole process.
+//! A counting allocator for the whole test binary. It answers two questions: how many allocations this thread
+//! made during some work, and how many the whole process made.
 use std::process::Command;
 
 use ganglion::system::rt::heap::{CountingHeap, allocations_everywhere, allocations_here, allocations_since};
@@ -14,15 +14,15 @@ pub fn allocations_in(work: impl FnOnce()) -> u64 {
     allocations_since(before).expect("the counter is installed")
 }
 
-/// Allocations of all threads of this process during `work`. Other tests run at the same time: only inside
-/// [`alone`] does the number belong to `work` only.
+/// Allocations of all threads of this process during `work`. Other tests run at the same time, so the number
+/// belongs to `work` alone only inside [`alone`].
 pub fn allocations_in_process(work: impl FnOnce()) -> u64 {
     let before = allocations_everywhere().expect("the counter is installed");
     work();
     allocations_everywhere().map_or(0, |after| after - before)
 }
 
-/// Set in a process that was started by [`alone`].
+/// Environment variable that is set in a process that [`run_alone`] started.
 const MARK: &str = "GANGLION_TEST_ALONE";
 
 /// Whether this process runs one test only.
@@ -30,13 +30,13 @@ pub fn is_alone() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Runs `body` in its own process, in which the calling test (by its full name, as `cargo test -- --list`
-/// shows it) is the only one; fails if it fails there.
+/// Runs `body` in its own process, in which the calling test is the only one; fails if the test fails there.
+/// `test` is the full name of the calling test, as `cargo test -- --list` shows it.
 pub fn alone(test: &str, body: impl FnOnce()) {
     if is_alone() { body() } else { run_alone(test) }
 }
 
-/// Runs the test of this full name in its own process; fails if it fails there.
+/// Runs the test with this full name in its own process; fails if the test fails there.
 pub fn run_alone(test: &str) {
     let program = std::env::current_exe().expect("a test binary knows its path");
     let child = Command::new(program)
@@ -74,8 +74,8 @@ fn other_threads_count_only_in_the_process_total() {
             let _ = go.send(());
             assert_eq!(done.recv(), Ok(100));
         };
-        // A channel allocates for a thread the first time that it waits there, which does not happen in every
-        // round.
+        // A channel allocates when a thread blocks on it for the first time, and the asking thread does not
+        // block in every round.
         let counts: Vec<(u64, u64)> = (0..20)
             .map(|_| {
                 let mut own = 0;
@@ -87,7 +87,7 @@ fn other_threads_count_only_in_the_process_total() {
             counts.iter().all(|(own, all)| all > own),
             "the other thread's allocations are always counted: {counts:?}"
         );
-        assert!(counts.contains(&(0, 1)), "and it is the only one: {counts:?}");
+        assert!(counts.contains(&(0, 1)), "some round has no other allocation: {counts:?}");
         drop(go);
         thread.join().expect("the thread ends with its channel");
     });

@@ -1,6 +1,6 @@
-//! `ganglion bench`: its objects contain every figure and the figures agree with each other; wrong requests
-//! are refused; an interrupted bench prints no figures; a board's targets decide the exit code. No test here
-//! asserts a duration.
+//! `ganglion bench`: its JSON objects contain every figure, and the figures agree with each other; wrong
+//! requests are refused; an interrupted bench prints no figures; a board's targets decide the exit code. No
+//! test here asserts a duration.
 
 mod device;
 
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::process::Output;
 use std::sync::atomic::AtomicBool;
 
-/// A field that is built and cycled quickly.
+/// Arguments for a bench of a field that is quick to build and to cycle.
 const SMALL: [&str; 10] =
     ["bench", "field", "--grid", "8", "--patterns", "5", "--bank", "200", "--seconds", "0.2"];
 
@@ -25,7 +25,7 @@ fn field(more: &[&str]) -> Output {
 
 /// A core that this test may run on.
 fn a_core() -> String {
-    let set = rustix::thread::sched_getaffinity(None).expect("the system reports it");
+    let set = rustix::thread::sched_getaffinity(None).expect("the affinity mask");
     (0..1024).find(|core| set.is_set(*core)).map_or(String::new(), |core| core.to_string())
 }
 
@@ -68,7 +68,7 @@ fn the_fields_object_has_every_figure_and_they_agree() {
         let names: Vec<&str> = stages.iter().filter_map(|stage| stage["name"].as_str()).collect();
         assert_eq!(names, STAGES);
         assert!(stages.iter().all(|stage| number(stage, "p50_us") >= 0.0));
-        // floor = bytes / bandwidth; ratio = median / floor; a cell's share of the median.
+        // floor = bytes / bandwidth; ratio = median / floor; time per cell = median / cells.
         let (bytes, gbps) = (number(&object, "bytes_per_cycle"), number(&object, "copy_gbps"));
         let (floor, ratio) = (number(&object, "floor_us"), number(&object, "ratio_to_floor"));
         assert!(bytes > 0.0 && gbps > 0.0);
@@ -76,7 +76,7 @@ fn the_fields_object_has_every_figure_and_they_agree() {
         assert!(near(ratio, percentiles[0] / floor), "{object}");
         let cells = 64.0 * 8.0_f64.powi(3);
         assert!(near(number(&object, "ns_per_cell"), percentiles[0] * 1e3 / cells), "{object}");
-        assert!(number(&object, "memory_mb") * 1e6 > 64.0 * 512.0 * 2.0, "the field alone is more");
+        assert!(number(&object, "memory_mb") * 1e6 > 64.0 * 512.0 * 2.0, "the cells alone need more");
         assert_eq!(object["allocations_per_cycle"], 0.0, "{more:?}");
         assert!(number(&object, "page_faults_per_cycle") >= 0.0);
         assert!(out(&ended).lines().count() > 10, "a human-readable table is printed above the object");
@@ -92,7 +92,7 @@ fn the_recorders_object_has_every_figure_and_its_file_is_gone() {
     let left = std::fs::read_dir(&folder).expect("a folder").count();
     let _ = std::fs::remove_dir_all(&folder);
     assert_eq!(left, 0, "the recording is deleted");
-    // Whether this machine meets the targets now is not for a test to decide.
+    // The test must not depend on whether this machine meets the targets at the moment.
     assert!(matches!(ended.status.code(), Some(0 | 75)), "{}", err(&ended));
     let object = object(&ended);
     let figure = |name: &str| {
@@ -287,7 +287,7 @@ fn other_machines_are_not_judged_by_a_boards_targets() {
     let memory = row(&object, "memory of the field");
     assert!(number(memory, "measured") > 0.0 && memory["pass"].is_null(), "{memory}");
     assert!(memory["not_judged"].as_str().is_some_and(|why| why.contains("not that robot")), "{memory}");
-    assert!(number(row(&object, "work of a tick, p99"), "measured") > 0.0, "the loop ran on its own buses");
+    assert!(number(row(&object, "work of a tick, p99"), "measured") > 0.0, "the loop ran on simulated buses");
     let judged =
         object["rows"].as_array().expect("a list").iter().filter(|row| !row["pass"].is_null()).count();
     assert_eq!(judged, 0, "{object}");

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// Longer than any refusal takes on a busy machine; a program that opens a FIFO would wait for ever.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Sets the window title and clears the line, the second time with a one-character control sequence.
+/// Sets the window title, clears the line, and clears the screen; the last sequence begins with the
+/// one-character control sequence introducer.
 const OBEYED: &str = "\x1b]0;owned\x07\x1b[2K\u{9b}2J";
 
 /// A folder that is deleted after the test.
@@ -49,11 +50,11 @@ fn answer(words: &[&str]) -> Output {
     while child.try_wait().expect("a child").is_none() {
         if Instant::now() >= until {
             let _ = child.kill();
-            panic!("{words:?} has no answer");
+            panic!("{words:?} did not end in time");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    child.wait_with_output().expect("its words")
+    child.wait_with_output().expect("its output")
 }
 
 fn make_fifo(path: &str) {
@@ -186,7 +187,7 @@ fn peer_text_is_shown_with_control_characters_escaped() {
         answered.join().expect("the peer");
         let all = format!("{}{}", out(&ended), err(&ended));
         assert!(all.contains("owned"), "{all}");
-        assert!(!all.lines().any(|line| line.starts_with("  motors")), "a line of its own: {all}");
+        assert!(!all.lines().any(|line| line.starts_with("  motors")), "a peer's text begins a line: {all}");
         tame(&all);
     }
 }

@@ -1,4 +1,4 @@
-//! Several buses, and stops that overtake everything else, on the simulated robot: whole robots as the
+//! Several buses, and stop commands that overtake all other transfers: complete simulated robots, as the
 //! builder makes them, in virtual time.
 
 use crate::allocation::allocations_in;
@@ -81,13 +81,13 @@ fn a_second_bus_that_hangs_stalls_only_itself() {
     let written = || buses[0].written.load(Ordering::Relaxed);
     let (before, polls) = (written(), buses[0].devices[0].polls.load(Ordering::Relaxed));
     rig.drive(Instant::ZERO + ms(13_900), |_, _| ());
-    assert!(written() - before >= 990, "a command a slot: {}", written() - before);
+    assert!(written() - before >= 990, "one command per slot: {}", written() - before);
     let polled = buses[0].devices[0].polls.load(Ordering::Relaxed) - polls;
     assert!((495..=505).contains(&polled), "every 20 ms as before: {polled}");
     assert_eq!(buses[0].failures.load(Ordering::Relaxed), 0);
     assert!(buses[1].taken(RecoveryStep::Dead) > 0, "the other bus is declared dead");
     assert!(buses[1].failures.load(Ordering::Relaxed) < 40, "and is retried rarely");
-    assert!(rig.plant.motors_still(), "the lean is required: without it the robot does not drive");
+    assert!(rig.plant.motors_still(), "`lean` is required: without it the robot does not drive");
     assert_eq!(rig.plant.report(rig.clock.now()).contacts.all(), 0);
 }
 
@@ -109,14 +109,14 @@ fn button_stops_the_motors_before_the_tick_reads_it() {
     let pressed = rig.plant.zero() + Span::from_micros(6_004_300);
     let mut driving = false;
     rig.drive(Instant::ZERO + ms(6_000), |plant, _| driving = !plant.motors_still());
-    assert!(driving, "with this seed it drives at that moment");
-    // A poll that is on the wire (0.8 ms), and two stop frames (0.8 ms) at 100 kHz.
+    assert!(driving, "with this seed the robot is driving at that moment");
+    // Long enough at 100 kHz for a poll that is on the wire (0.8 ms) and both stop frames (0.8 ms).
     rig.stepper.run_until(pressed + Span::from_micros(1_700));
     assert!(rig.plant.motors_still());
     assert_eq!(rig.robot.halt.counts().collect::<Vec<_>>(), [(Cause::EStop, 1)]);
     assert_eq!(rig.robot.buses[0].halts.load(Ordering::Relaxed), 1);
     assert_eq!(rig.robot.senses.edges_lost.load(Ordering::Relaxed), 0);
-    rig.drive(Instant::ZERO + ms(9_000), |plant, _| assert!(plant.motors_still(), "and the tick holds them"));
+    rig.drive(Instant::ZERO + ms(9_000), |plant, _| assert!(plant.motors_still(), "the tick keeps them off"));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn robots_with_several_buses_are_deterministic() {
     assert_eq!(digest(), digest());
 }
 
-/// Counts the allocations of a worker's steps once it has settled.
+/// Counts the allocations in a worker's `step` and `publish`, from `after` on, when it has settled.
 struct Weighed {
     worker: Box<dyn Worker>,
     sum: Arc<AtomicU64>,
@@ -216,7 +216,7 @@ fn a_handle_gets_only_the_edges_of_its_lines() {
     assert_eq!(edges(sonar.as_mut()), [(22, true), (22, false)]);
     clock.set(start);
     assert_eq!(button.next_edge(ms(60)).unwrap().map(|edge| (edge.line.0, edge.high)), Some((25, false)));
-    assert_eq!(clock.now(), plant.zero() + ms(1), "the edge comes when it happens");
+    assert_eq!(clock.now(), plant.zero() + ms(1), "the edge arrives at the time of the press");
     clock.set(plant.zero() + ms(990));
     assert_eq!(edges(button.as_mut()), [(25, true)], "released a second later");
 }
@@ -283,7 +283,7 @@ fn ready_lines_watch_rising_edges_and_buttons_both() {
     assert_eq!(
         ready,
         Some(Usage::Rising { bias: Bias::AsIs }),
-        "half as many interrupts, and no rising edge is reported as falling"
+        "rising only: half as many interrupts, and no rising edge is reported as falling"
     );
     let buttons = noted.iter().filter(|(owner, one)| *owner == "lines" && one.line != Line(10));
     assert!(buttons.clone().count() > 0);
@@ -315,7 +315,7 @@ fn equal_addresses_on_two_buses_are_two_chips() {
 
 #[test]
 fn an_external_halt_stops_the_motors() {
-    // A halt that no reading caused, as a control socket or a guard may request.
+    // A halt that no reading caused, such as one that a control socket or a guard requests.
     let mut rig = Rig::new(&two_buses(), &[]);
     rig.drive(Instant::ZERO + ms(6_000), |_, _| ());
     assert!(!rig.plant.motors_still());
@@ -340,7 +340,7 @@ fn with_imu() -> Board {
     board
 }
 
-/// The simulated hardware, on which the inertial sensor does not acknowledge some of the next transfers.
+/// Simulated hardware whose inertial sensor does not acknowledge its next `misses` transfers.
 struct Moody {
     plant: Plant,
     clock: Arc<SimClock>,
@@ -392,7 +392,7 @@ fn sensor_set_up_again_does_not_delay_motors_on_its_bus() {
         robot.tick.run();
         while robot.records.pop().is_ok() {}
         let now = clock.now();
-        // From the fourth second on it misses three transfers every half second: one call with its retries.
+        // From t = 4 s on, the sensor misses three transfers every half second: one transfer and its retries.
         if now >= Instant::ZERO + ms(4_000) && now.as_nanos() / 10_000_000 % 50 == 0 {
             misses.store(3, Ordering::Relaxed);
         }
@@ -404,9 +404,9 @@ fn sensor_set_up_again_does_not_delay_motors_on_its_bus() {
         drove += u32::from(now > Instant::ZERO + ms(4_000) && !plant.motors_still());
     }
     let set_ups = device.set_ups.load(Ordering::Relaxed);
-    assert!(set_ups >= 8, "it was set up {set_ups} times");
+    assert!(set_ups >= 8, "the sensor was set up {set_ups} times");
     assert!(drove > 250, "and the robot drove in {drove} of 500 slots");
-    assert!(longest <= board.safety.command_valid, "{longest:?} without a word");
+    assert!(longest <= board.safety.command_valid, "{longest:?} without a write");
     assert_eq!(bus.expired.load(Ordering::Relaxed), 0, "no command expired");
     assert_eq!(bus.taken(RecoveryStep::Reset), 1);
 }
@@ -417,7 +417,7 @@ fn a_near_echo_halts_the_robot_before_the_tick() {
     let mut rules = 0;
     for rule in board.reflexes.iter_mut().filter(|rule| rule.cause == Cause::Obstacle) {
         if let (Restraint::NoForward, Trip::Below(_)) = (rule.restraint, rule.trip) {
-            (rule.trip, rule.clear) = (Trip::Below(3.9), 3.95); // everything it sees is near
+            (rule.trip, rule.clear) = (Trip::Below(3.9), 3.95); // nearly its whole range is too near
             rules += 1;
         }
     }

@@ -30,8 +30,8 @@ use ganglion::base::time::{Instant, Span};
 use judge::facts::Facts;
 use judge::{Happening, Judge};
 
-/// Seeds of the short campaign (the smallest round number in which everything occurs often enough) and of the
-/// full one, which takes half a minute of one core.
+/// Number of seeds of the short campaign (the smallest round number with which everything occurs often
+/// enough) and of the full one, which takes half a minute on one core.
 const SEEDS: (u64, u64) = (60, 180);
 /// Every promise and every fault must have occurred this often; otherwise the campaign shows nothing about
 /// it.
@@ -43,8 +43,8 @@ fn reported(found: &hunt::BrokenPromise) -> String {
     let script: Vec<String> = script.lines.iter().map(Line::to_string).collect();
     let script = script.join(" ");
     format!(
-        "seed {seed}, minute {:.2}: the promise '{}' is broken: {}\nwhat is left of the script: {script}\n\
-         again: scripts/campaign --seed {seed} --script '{script}'\n{trace}",
+        "seed {seed}, minute {:.2}: the promise '{}' is broken: {}\nthe shortened script: {script}\n\
+         to reproduce: scripts/campaign --seed {seed} --script '{script}'\n{trace}",
         breach.at.as_nanos() as f64 / 60e9,
         breach.promise.name(),
         breach.what
@@ -122,8 +122,8 @@ const TETHERED: &str = "inherits = \"sim\"\n[safety]\nauto_arm = false\n\
     [field]\nengine = \"remote\"\ngrid = 8\npatterns = 1\nbank = 1\n\
     [tether]\naddress = \"10.0.0.2:4747\"\nsilence_ms = 100.0\n";
 
-/// A judge of a robot whose motors turn from 1 s on, armed at 0.9 s, with all sensors healthy and every slot
-/// run.
+/// A judge that is told of a healthy start: until 1 s all sensors answer and every slot runs, at 0.9 s a
+/// caller arms the robot, and from 1 s on its motors turn.
 struct Hearing {
     judge: Judge,
     board: Board,
@@ -215,7 +215,7 @@ fn motion_before_an_arming_or_after_a_disarm_is_a_breach() {
 fn after_a_suspend_motors_stand_until_a_caller_arms() {
     let mut hearing = Hearing::new("");
     hearing.well_until(3_000, &[]);
-    hearing.judge.tell(at(1_990), Happening::Asked(Ask::Arm)); // before the suspend: no permission
+    hearing.judge.tell(at(1_990), Happening::Asked(Ask::Arm)); // before the suspend: no permission after it
     hearing.judge.tell(at(2_000), Happening::Woke);
     assert_eq!(hearing.verdict(2_010), None, "the next slot has not seen it yet");
     assert_eq!(hearing.verdict(2_100), Some(Promise::Slept));
@@ -226,7 +226,7 @@ fn after_a_suspend_motors_stand_until_a_caller_arms() {
     hearing.judge.tell(at(2_500), Happening::Asked(Ask::Arm));
     hearing.drive(2_520, 0.5);
     assert_eq!(hearing.verdict(3_000), None);
-    // A loop that resumes late has a pending command that stays valid a little longer, and no more.
+    // If the loop resumes late, the motors may obey its pending command until that expires, but no longer.
     let mut late = Hearing::new("late-tick@2+0.09");
     late.well_until(2_000, &[]);
     late.judge.tell(at(2_000), Happening::Woke);
@@ -239,14 +239,14 @@ fn motion_after_guard_loss_or_a_stopped_runtime_is_a_breach() {
     for trouble in ["guard-dies", "guard-hangs"] {
         let mut lost = Hearing::guarded(&format!("{trouble}@2+0.5"));
         lost.well_until(2_600, &[]);
-        assert_eq!(lost.verdict(2_050), None, "its timeout has not expired");
+        assert_eq!(lost.verdict(2_050), None, "the guard's timeout has not expired");
         assert_eq!(lost.verdict(2_100), Some(Promise::GuardLost));
         let mut short = Hearing::guarded(&format!("{trouble}@2+0.05"));
         short.well_until(2_600, &[]);
         assert_eq!(short.verdict(2_600), None);
         let mut without = Hearing::new(&format!("{trouble}@2+0.5"));
         without.well_until(2_600, &[]);
-        assert_eq!(without.verdict(2_600), None, "this board requires none");
+        assert_eq!(without.verdict(2_600), None, "this board requires no guard");
     }
     let mut stopped = Hearing::guarded("late-all@2+0.2");
     stopped.well_until(2_000, &[]);
@@ -254,7 +254,7 @@ fn motion_after_guard_loss_or_a_stopped_runtime_is_a_breach() {
     assert_eq!(stopped.verdict(2_060), Some(Promise::GuardTrips));
     let mut both = Hearing::guarded("late-all@2+0.2 guard-hangs@1.99+0.05");
     both.well_until(2_000, &[]);
-    assert_eq!(both.verdict(2_060), None, "no process is left to do it");
+    assert_eq!(both.verdict(2_060), None, "no running process could stop the motors");
 }
 
 #[test]
@@ -267,13 +267,13 @@ fn motion_without_answers_of_the_brain_is_a_breach() {
         hearing
     };
     let mut silent = answered(TETHERED, "");
-    assert_eq!(silent.verdict(2_100), None, "its silence has not lasted long enough");
+    assert_eq!(silent.verdict(2_100), None, "the brain has not been silent for long enough");
     assert_eq!(silent.verdict(2_150), Some(Promise::LinkLost));
     let mut late = answered(TETHERED, "late-tick@2.05+0.09");
-    assert_eq!(late.verdict(2_140), None, "no program could stop it");
+    assert_eq!(late.verdict(2_140), None, "the loop does not run, so it could not stop the motors");
     assert!(late.verdict(2_300).is_some());
     let mut never = Hearing::on(TETHERED, "");
-    assert_eq!(never.verdict(1_010), Some(Promise::LinkLost), "it has never answered");
+    assert_eq!(never.verdict(1_010), Some(Promise::LinkLost), "the brain has never answered");
     // The brain answers again: the robot drives on, unless the loss latched.
     let again = |latched: &str, acknowledged: bool| {
         let mut hearing = answered(&format!("{TETHERED}{latched}"), "");
@@ -309,11 +309,12 @@ fn motion_after_a_safe_stop_is_a_breach_until_a_caller_arms() {
     armed.judge.tell(at(2_900), Happening::Asked(Ask::Arm));
     armed.drive(3_000, 0.5);
     assert_eq!(armed.verdict(5_000), None);
-    // A guard that dies before it could report the stop loses it; one that hangs has not received it.
+    // A guard that dies before it can report the stop to the runtime loses it; a hung guard has not received
+    // it.
     for script in ["guard-dies@2.001+0.01", "guard-hangs@1.99+0.03"] {
         assert_eq!(asked_at(Hearing::guarded(script), 2_000).verdict(5_000), None, "{script}");
     }
-    assert_eq!(asked_at(Hearing::new(""), 2_000).verdict(5_000), None, "no guard: no process received it");
+    assert_eq!(asked_at(Hearing::new(""), 2_000).verdict(5_000), None, "no guard to receive the request");
 }
 
 #[test]
@@ -370,17 +371,17 @@ fn motion_with_lost_sensors_or_tripped_rules_is_a_breach() {
     tilt.well_until(2_000, &[]);
     tilt.observe(1_501, "lean", 40.0);
     assert_eq!(tilt.verdict(1_510), None);
-    assert_eq!(tilt.verdict(1_600), Some(Promise::Rule), "its hold is half a second");
+    assert_eq!(tilt.verdict(1_600), Some(Promise::Rule), "the rule is held for half a second");
 
     let mut blind = Hearing::new("");
-    blind.well_until(1_500, &["range"]); // required: the earlier of the two is named
+    blind.well_until(1_500, &["range"]); // required, and has a rule: `Required` is checked first
     assert_eq!(blind.verdict(1_500), Some(Promise::Required));
 
     let mut near = Hearing::new("");
     near.well_until(1_400, &[]);
     near.well_until(1_500, &["range"]);
     near.observe(1_401, "range", 0.1);
-    near.drive(1_405, -0.6); // nearer than 0.35 m it is limited to slow driving as well
+    near.drive(1_405, -0.6); // slow enough for the rule that limits the speed below 0.35 m
     near.drive(1_450, 0.6);
     assert_eq!(near.verdict(1_449), None, "backwards is allowed");
     assert_eq!(near.verdict(1_480), Some(Promise::Rule));

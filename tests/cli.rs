@@ -69,8 +69,8 @@ fn the_version_is_the_packages() {
     assert_eq!(out(&version), format!("ganglion {}\n", env!("CARGO_PKG_VERSION")));
 }
 
-/// A run whose robot never becomes ready ends with a reason instead of starting for ever; one that was ready
-/// once continues, whatever it loses later.
+/// A run whose robot never becomes ready exits with a reason instead of waiting for ever. A run whose robot
+/// was ready once continues, whatever the robot loses later.
 #[test]
 fn robot_never_ready_exits_69_and_says_what_it_lacks() {
     let run = |fault: &str, length: &str| {
@@ -212,7 +212,7 @@ fn a_board_that_requests_rppal_does_not_start_elsewhere() {
     if std::fs::read_to_string("/proc/device-tree/compatible")
         .is_ok_and(|words| words.contains("raspberrypi,"))
     {
-        return; // there it does
+        return; // a Raspberry Pi: the board starts here
     }
     let path = std::env::temp_dir().join(format!("ganglion-rppal-{}.toml", std::process::id()));
     let text = "inherits = \"generic-linux\"\n[bus]\naccess = \"rppal\"\n";
@@ -264,7 +264,7 @@ fn only_the_journal_gets_priorities() {
         std::fs::read_to_string(&path).expect("what was written")
     };
     assert!(written_as("its own").starts_with("<3>ganglion: "));
-    // Inherited from a parent whose standard error was the journal; ours is not.
+    // Inherited from a parent whose standard error was the journal, which this one is not.
     assert!(written_as("1:1").starts_with("ganglion: "));
     std::fs::remove_file(&path).expect("it existed");
 }
@@ -291,7 +291,7 @@ fn doctors_json_object_agrees_with_its_exit_code() {
             stopping += usize::from(verdict == "refused" && finding["required"] == true);
             let topic = finding["topic"].as_str().expect("a topic");
             let line = text.lines().find(|line| line.starts_with(verdict) && line.contains(topic));
-            assert!(line.is_some(), "{topic} is not among the lines for people");
+            assert!(line.is_some(), "{topic} is missing from the human-readable output");
         }
         assert_eq!(told.status.code(), Some(if stopping == 0 { 0 } else { 69 }), "{}", err(&told));
         // A measured figure states its number of samples.
@@ -300,9 +300,8 @@ fn doctors_json_object_agrees_with_its_exit_code() {
     }
 }
 
-/// The program during long work. It ends when this value is dropped, and if the system has `setpriv` also
-/// with the thread that started it, however that ends: a test that fails or is killed leaves no runtime
-/// behind.
+/// The running program. It is killed when this value is dropped and, if the system has `setpriv`, also when
+/// the thread that started it ends for any reason: a test that fails or is killed leaves no runtime behind.
 pub struct Running(Option<Child>);
 
 impl Running {
@@ -331,25 +330,25 @@ impl Running {
     }
 
     fn child(&mut self) -> &mut Child {
-        self.0.as_mut().expect("the signal has not been received")
+        self.0.as_mut().expect("the process has not been waited for")
     }
 
     pub fn id(&self) -> u32 {
-        self.0.as_ref().expect("the signal has not been received").id()
+        self.0.as_ref().expect("the process has not been waited for").id()
     }
 
     pub fn is_running(&mut self) -> bool {
         self.child().try_wait().expect("a child").is_none()
     }
 
-    /// Waits for its end and returns its exit code.
+    /// Waits for the process to end and returns its exit code.
     pub fn ended(&mut self) -> Option<i32> {
         self.child().wait().expect("a child").code()
     }
 
-    /// Waits for its end and returns its output.
+    /// Waits for the process to end and returns its output.
     pub fn finish(mut self) -> Output {
-        self.0.take().expect("the signal has not been received").wait_with_output().expect("it ends")
+        self.0.take().expect("the process has not been waited for").wait_with_output().expect("it ends")
     }
 
     pub fn send(&self, signals: &[Signal]) {
@@ -367,17 +366,17 @@ impl Drop for Running {
     }
 }
 
-/// Signals that request a program to end.
+/// Signals that request a program to exit.
 pub const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
 /// Signals by which a terminal stops a program.
 pub const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
 
-/// A ten-minute run that already watches for signals.
+/// A ten-minute run, once it watches for signals.
 fn a_long_run() -> Running {
     watching(&["run", "--for", "600s", "--json"])
 }
 
-/// The program during long work, already watching for signals.
+/// The running program, once it watches for signals.
 pub fn watching(arguments: &[&str]) -> Running {
     watching_with(arguments, |_| ())
 }
@@ -401,8 +400,8 @@ pub fn is_stopped(id: u32) -> bool {
     status.lines().any(|line| line.starts_with("State:") && line.contains("T (stopped"))
 }
 
-/// Sends every signal by which a terminal would stop a process, and checks that it continues: its processor
-/// time or its voluntary waits increase.
+/// Sends every signal by which a terminal would stop a process, and checks that the process is not in the
+/// stopped state during the 100 ms after each.
 pub fn is_not_stopped_by_a_terminal(running: &Running) {
     for signal in STOPPING {
         running.send(&[signal]);
@@ -435,7 +434,7 @@ fn one_signal_ends_a_run_with_still_motors_and_a_summary() {
 #[test]
 fn signals_arriving_together_stop_the_motors_once() {
     let run = a_long_run();
-    // Signals that are pending while the process is stopped arrive together.
+    // Signals sent while the process is stopped stay pending, and arrive together.
     run.send(&[Signal::STOP, Signal::INT, Signal::HUP, Signal::TERM, Signal::QUIT, Signal::CONT]);
     let ended = run.finish();
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));

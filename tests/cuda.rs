@@ -1,8 +1,8 @@
-//! The CUDA kernels without a GPU: the same source, run by the emulator (`kernels/emulator`), against the f64
-//! reference, cycle by cycle, in two orders of threads that must give equal bits.
+//! Tests of the CUDA kernels without a GPU: the emulator (`kernels/emulator`) runs the same source, and each
+//! cycle is compared with the f64 reference. Two orders of threads must give bit-identical results.
 //!
-//! This cannot show what a GPU's compiler makes of the source, or how fast it is. Without a C++ compiler
-//! these tests report that they are skipped.
+//! These tests cannot show what machine code a GPU's compiler generates, or how fast that is. Without a C++
+//! compiler they report that they are skipped.
 
 mod bank;
 mod budget;
@@ -30,9 +30,9 @@ use ganglion::field::{FieldEngine, FieldInput, FieldOutput, Inspect};
 use rig::{Launching, Rig};
 use tables::DeviceAnswer;
 
-/// One robot on a large GPU: the largest number of blocks.
+/// As for one robot on a large GPU: thin slabs, so `evolve` has the largest number of blocks.
 const SPREAD: Launching = Launching { planes: 1, blocks: 2 };
-/// Few blocks with more work each.
+/// Thicker slabs: fewer blocks of `evolve`, with more work each.
 const PACKED: Launching = Launching { planes: 2, blocks: 3 };
 
 fn plan(grid: usize) -> FieldPlan {
@@ -52,8 +52,8 @@ fn plan(grid: usize) -> FieldPlan {
     }
 }
 
-/// Every level, every change between neighbours, and jumps between both ends; three cycles of each, so that
-/// each begins at even and at odd numbers.
+/// Every level, every step up to the next level, and jumps between both ends; three cycles of each, so that
+/// every level runs in even and in odd cycles.
 fn level_at(cycle: u64) -> usize {
     const ORDER: [usize; 12] = [0, 1, 2, 3, 4, 5, 0, 5, 4, 3, 0, 2];
     ORDER[(cycle / 3) as usize % ORDER.len()]
@@ -69,7 +69,7 @@ fn readout(motors: usize) -> Vec<f32> {
         .collect()
 }
 
-/// The kernels and the reference that judges them, with the same contents.
+/// The kernels and the reference that they are compared with, with the same contents.
 struct Pair {
     rig: Rig,
     judge: ReferenceEngine,
@@ -128,7 +128,7 @@ impl Pair {
         near("confidence", answer.confidence.into(), expected.confidence.into());
         // The skill is a quotient of two errors that may both be small.
         assert!((answer.skill - expected.skill).abs() < 1e-3, "skill; {when}");
-        // A descriptor of one sensor has a length of about a tenth, so its errors count ten times as much.
+        // With one sensor, a descriptor has a length of about 0.1, so its errors count ten times as much.
         assert!((answer.novelty - expected.novelty).abs() <= 10.0 * SEEN as f32, "novelty; {when}");
         assert_eq!(answer.experiences, self.judge.experiences(), "{when}");
         let found = self.judge.nearest();
@@ -146,13 +146,13 @@ impl Pair {
         answer.weight.iter().zip(weights).for_each(|(a, b)| near("weight", *a, *b));
     }
 
-    /// Compares the present metrics with the reference's.
+    /// Compares the current metrics with those of the reference.
     fn compare_metrics(&mut self) {
         let (before, ..) = self.rig.metric(0);
         self.rig.measure_now();
         let (written, cycle, numbers) = self.rig.metric(0);
         let judged = self.judge.measure_now();
-        assert_eq!((written, cycle), (before + 1, judged.cycle), "one more line");
+        assert_eq!((written, cycle), (before + 1, judged.cycle), "one more entry");
         for (mine, judged) in numbers.iter().zip([judged.mean, judged.std, judged.max, judged.energy]) {
             near(&self.what, "metric", f64::from(*mine), f64::from(judged), SEEN);
         }
@@ -160,15 +160,16 @@ impl Pair {
 }
 
 fn near(when: &str, what: &str, a: f64, b: f64, tolerance: f64) {
-    assert!((a - b).abs() <= tolerance, "{what}: {a} for {b}; {when}");
+    assert!((a - b).abs() <= tolerance, "{what}: {a}, expected {b}; {when}");
 }
 
-/// Largest possible difference of an f32 cell, in any run: the bound of `tests/field_cpu.rs`.
+/// Largest possible error of an f32 cell, in any run: the bound of `tests/field_cpu/agreement.rs`.
 ///
-/// One sub-step of share k errs by k d + m. d is the error of F: the drive of T sensors, whose terms have
-/// sizes that add up to A, by (T + 4) A eps; diffusion and slope by 12 eps; the tanh by 6e-7 (4e-7 and a
-/// quotient of two units in the last place); a stored pattern by a tenth of half its step. m, the mix, is 3
-/// roundings. Older errors shrink by 1 - k (1 - G) in a sub-step.
+/// One sub-step of share k adds an error of k d + m. Here d is the error of F: (T + 4) A eps from the drive,
+/// which is a sum of T sensor terms whose magnitudes add up to A; 12 eps from diffusion and slope; 6e-7 from
+/// the tanh (4e-7, and a quotient with an error of two units in the last place); and a tenth of half a step
+/// from a stored pattern. The error of the mix, m, is 3 roundings. A sub-step multiplies older errors by
+/// 1 - k (1 - G).
 fn tolerance(plan: &FieldPlan) -> f64 {
     let (params, eps) = (plan.params, f64::from(f32::EPSILON) / 2.0);
     let projections = Projections::new(plan, plan.shape.grid);
@@ -185,14 +186,14 @@ fn tolerance(plan: &FieldPlan) -> f64 {
     (share * value + 3.0 * eps) / (share * (1.0 - params.field_gain()))
 }
 
-/// How far rounding errors add up in practice, since they do not all have the same sign; as for the CPU
-/// engine.
+/// The tolerance that the tests use. In practice rounding errors stay below it, since they do not all have
+/// the same sign; as for the CPU engine.
 const SEEN: f64 = 1e-5;
 
-/// Runs kernels and reference through `cycles` cycles; everything agrees after each. False without a
-/// compiler.
+/// Runs one cycle of kernels and reference for each of `levels`, and checks after each that all agrees.
+/// False without a compiler.
 fn assert_agreement(plan: &FieldPlan, launching: Launching, patterns: usize, levels: &[usize]) -> bool {
-    assert!(tolerance(plan) > SEEN, "the bound explains the observed error");
+    assert!(tolerance(plan) > SEEN, "the bound must exceed the tolerance");
     let Some(mut pair) = Pair::new(plan, launching, patterns) else { return false };
     for (cycle, quality) in levels.iter().enumerate() {
         let (answer, expected) = pair.cycle(cycle as u64, *quality);
@@ -227,7 +228,7 @@ fn kernels_agree_with_the_reference_on_the_largest_grid() {
 
 #[test]
 fn kernels_match_the_reference_at_other_rates_and_with_noise() {
-    // Shares below 1, three sub-steps of a long period (five if a group was held), motors that explore.
+    // Shares below 1, a period long enough for three sub-steps (five if a group was held), exploring motors.
     for (ms, launching) in [(10, SPREAD), (125, PACKED)] {
         let params = Params { explore: 0.3, ..Params::default() };
         let plan = FieldPlan { params, dt: Span::from_millis(ms), ..plan(8) };
@@ -242,7 +243,7 @@ fn kernels_agree_with_the_reference_at_the_edges_of_the_shape() {
     let most = Shape { grid: 8, sensors: 64, motors: 16, patterns: 3, bank: 5 };
     for (shape, patterns) in [(none, 0), (least, 1), (most, 0), (most, 3)] {
         let plan = FieldPlan { shape, ..plan(8) };
-        // Starts at a level that holds groups back; the sweep begins in the middle.
+        // Starts at a level at which slow and pattern groups are held in every second cycle.
         assert_agreement(&plan, PACKED, patterns, &[4, 4, 5, 5, 5, 1, 1, 1, 0, 0, 2, 3, 3, 3, 3, 3]);
     }
 }
@@ -262,9 +263,9 @@ fn a_pattern_can_be_replaced_during_its_blend() {
     }
 }
 
-/// Descriptors relative to rest, so close around `centre` that coarse rows rank in the wrong order: their
-/// cosines differ by 3e-5 to 1e-3, and a row of bytes errs by about 3e-4. Every fifth descriptor equals the
-/// one before it.
+/// Descriptors relative to rest, so close to `centre` that their quantised rows rank in the wrong order: the
+/// cosines differ by 3e-5 to 1e-3, and a row quantised to bytes has an error of about 3e-4. Every fifth
+/// descriptor equals the one before it.
 fn memory(row: usize, centre: &[f64]) -> [f32; DESCRIPTOR] {
     let row = if row % 5 == 4 { row - 1 } else { row };
     let length = centre.iter().map(|c| c * c).sum::<f64>().sqrt();
@@ -275,8 +276,8 @@ fn memory(row: usize, centre: &[f64]) -> [f32; DESCRIPTOR] {
 
 #[test]
 fn the_bank_finds_the_exact_five_and_evicts_the_same_row() {
-    // 350 rows overfill the bank and outnumber the threads, and many have the same value; whole sweeps, then
-    // halves.
+    // More rows (350) than the bank holds and than a block has threads, many with the same value; first whole
+    // sweeps, then half sweeps.
     let shape = Shape { bank: 300, ..plan(8).shape };
     let plan = FieldPlan { shape, learn: false, ..plan(8) };
     let Some(mut pair) = Pair::new(&plan, Launching { planes: 1, blocks: 5 }, 0) else { return };
@@ -300,16 +301,17 @@ fn the_bank_finds_the_exact_five_and_evicts_the_same_row() {
         let same = |two: &[f64]| (two[1] - two[0]).abs() < f64::EPSILON;
         ties += answer.cosine.windows(2).filter(|two| same(two)).count();
     }
-    assert!(ties > 0, "equal rows were among the nearest, the lower index first");
+    assert!(ties > 0, "equal rows must be among the nearest");
 }
 
-/// Largest possible difference of a binary16 cell with learning off and at most one pattern, so that the
-/// drive and Q are the reference's own.
+/// Largest possible error of a binary16 cell with learning off and at most one pattern, so that the drive and
+/// Q equal the reference's.
 ///
-/// A sub-step rounds to 11 bits: 2^-12 below 1. If F exceeds the largest half that is not above 1 - beta the
-/// cell is clamped there, up to `reach - half_reach` short. Older errors shrink by 1 - k (1 - G). After a
-/// change from the half grid, three errors add up in a cell: its own, that of its block's mean and that of
-/// the half cell.
+/// A sub-step rounds to 11 bits: an error of at most 2^-12 below 1. If F exceeds the largest binary16 number
+/// that is not above 1 - beta, the cell is clamped to that number, which is too low by at most
+/// `reach - half_reach`. A sub-step multiplies older errors by 1 - k (1 - G). After a change from the half
+/// grid, a cell has the sum of three errors: its own, that of its block's mean and that of the cell of the
+/// half grid.
 fn half_tolerance(plan: &FieldPlan, share: f64) -> f64 {
     let clamped = f64::from(tables::reach(plan)) - f64::from(tables::half_reach(plan));
     let once = clamped.max(1.0 / 4096.0) + SEEN;
@@ -342,7 +344,7 @@ fn half_storage_stays_in_bounds_and_slow_channels_stay_f32() {
             for motor in 0..plan.shape.motors {
                 let grid = &weights[plan.shape.weights_on(quality == 5)];
                 let row = &grid[motor * READOUT_COLUMNS..][..READOUT_COLUMNS];
-                // The transition begins at an old score and ends at a new one: both may have errors.
+                // The transition goes from an old score to a new one, and both may have errors.
                 let reach = 2.0 * worst * row.iter().map(|w| f64::from(w.abs())).sum::<f64>();
                 near(&when, "score", answer.scores[motor].into(), expected.scores[motor].into(), reach);
             }
@@ -393,7 +395,7 @@ fn a_cycle_has_the_documented_number_of_launches() {
     rig.cycle(&[input(9, 1, 0)]);
     assert_eq!(rig.launches() - before, 7, "one sub-step; kernels/README.md lists them");
     rig.cycle(&[input(9, 2, 5)]);
-    assert_eq!(rig.launches() - before, 7 + 7 + 1, "one launch moves the field");
+    assert_eq!(rig.launches() - before, 7 + 7 + 1, "one more launch moves the field to the half grid");
     rig.cycle(&[input(9, 3, 5)]);
     assert_eq!(rig.launches() - before, 7 + 8 + 8, "a group that was held takes two sub-steps");
 }

@@ -25,7 +25,7 @@ pub enum Trouble {
     Some(u8, Fault, i32, i32),
     /// Every transfer on the bus fails in this way until the trouble is undone.
     Bus(Fault, i32),
-    /// SDA is held low until it has seen nine clocks.
+    /// SDA is held low until SCL has risen nine times.
     SdaLow,
     /// The controller is disconnected from the bus; its pulses continue.
     McuUnplugged,
@@ -41,7 +41,7 @@ pub enum Trouble {
     Chatter,
     /// The car leans, degrees.
     Lean(i32),
-    /// A process gets a signal; undone by CONT, or by a restart.
+    /// A process receives a signal; undone by SIGCONT, or by a restart.
     Signal(Who, Signal),
     /// The guard is killed. The kernel keeps driving its line (true), as on Raspberry Pi OS, or lets it float
     /// (false).
@@ -101,7 +101,7 @@ impl Trouble {
         }
     }
 
-    /// Begins the trouble; returns the time from which it counts.
+    /// Begins the trouble; returns the time at which it began.
     pub fn begin(self, bench: &mut Bench, scene: &mut Scene) -> io::Result<Instant> {
         let now = bench.now();
         match self {
@@ -154,7 +154,7 @@ impl Trouble {
         }
     }
 
-    /// How often the wires show the trouble; `None`: they cannot show it.
+    /// Number of failed transfers that the trouble caused; `None`: it makes no transfer fail.
     pub fn shown(self, record: &Record, since: Instant) -> Option<usize> {
         let failed = |whose: Option<u8>, errno: i32| {
             let mine = |failed: &&super::record::Failed| {
@@ -176,8 +176,8 @@ impl Trouble {
         }
     }
 
-    /// When the trouble first showed: at a failed transfer, or at a ping whose echo it spoils, and not when
-    /// it began on an idle wire.
+    /// When the trouble first had an effect: at the first failed transfer, or at the first ping whose echo it
+    /// spoils. On an idle wire, that is later than its beginning.
     pub fn first_failure(self, record: &Record, since: Instant) -> Option<Instant> {
         let whose = match self {
             Trouble::Transfers(_, kind, _) | Trouble::Some(_, kind, ..) if errno(kind).is_none() => {
@@ -214,7 +214,7 @@ fn errno(kind: Fault) -> Option<i32> {
     }
 }
 
-/// Starts a program that only computes, with the priority just below `priority`.
+/// Runs a program that only computes, with the FIFO priority `priority`, and waits until it has ended.
 fn hog(priority: u8, time: Span) -> io::Result<()> {
     let myself = std::env::current_exe()?;
     let ms = (time.as_nanos() / 1_000_000).to_string();
@@ -228,7 +228,7 @@ fn hog(priority: u8, time: Span) -> io::Result<()> {
     Ok(())
 }
 
-/// The work of such a program: computes until its time is over.
+/// The program that `hog` runs: computes for `ms` milliseconds.
 pub fn run_hog(ms: u64) {
     use ganglion::base::time::{Clock, MonotonicClock};
     let until = MonotonicClock.now() + Span::from_millis(ms);
@@ -237,8 +237,8 @@ pub fn run_hog(ms: u64) {
     }
 }
 
-/// Background load: as many processes as hackbench makes, sending to each other without end. It can be
-/// paused, because each of its virtual seconds costs several of the host's.
+/// Background load: the processes of hackbench, which send messages to each other without end. It can be
+/// paused, because each virtual second of it takes several seconds on the host.
 pub struct Load(std::process::Child);
 
 impl Load {

@@ -1,23 +1,24 @@
-//! The board in the variants that rows need: a file that inherits the bench's board and states the
-//! differences. Takes names from the effective configuration, so that new rules of the board are found.
+//! The variants of the board that rows need: each is a file that inherits the bench's board and states the
+//! differences. The names of rules come from the effective configuration, so that new rules are included.
 
 use ganglion::deploy::board::{self, Loaded, Setting};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The board that everything here uses.
+/// The name of the bench's board.
 pub const BOARD: &str = "virtual-bench";
 
-/// The differences.
+/// How a variant differs from the bench's board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Variant {
-    /// Nothing.
+    /// It does not differ.
     Plain,
-    /// Restraints that normally persist end after 20 ms, so that a loop can be closed hundreds of times.
+    /// Rules that forbid motion do not latch and end after 20 ms, so that a latency can be measured hundreds
+    /// of times.
     Brief,
-    /// The same without real-time priorities.
+    /// `Brief` without real-time priorities.
     BriefOrdinary,
-    /// The guard holds the controller's reset, as on the flagship, instead of the enable line.
+    /// The guard holds the controller's reset line, as on the flagship, instead of the enable line.
     Reset,
     /// The driver of the bus may be rebound.
     Rebind,
@@ -25,7 +26,8 @@ pub enum Variant {
     Wrong,
 }
 
-/// Duration of a brief restraint, milliseconds: two periods, so that the stop is seen before motion resumes.
+/// Duration of a brief restraint, milliseconds: two control periods, so that the stop is seen before motion
+/// resumes.
 const BRIEF_MS: f64 = 20.0;
 
 /// The text of the variant.
@@ -45,7 +47,7 @@ pub fn text(loaded: &Loaded, variant: Variant) -> String {
     text
 }
 
-/// Makes every rule that allows no motion brief.
+/// Makes every rule that forbids motion brief: it does not latch, and ends after [`BRIEF_MS`].
 fn brief(settings: &[Setting], text: &mut String) {
     let rule = |setting: &Setting| {
         let name = setting.key.strip_prefix("reflex.")?.strip_suffix(".restraint")?;
@@ -53,8 +55,8 @@ fn brief(settings: &[Setting], text: &mut String) {
     };
     for name in settings.iter().filter_map(rule) {
         let _ = write!(text, "\n[[reflex]]\nname = \"{name}\"\nlatched = false\nhold_ms = {BRIEF_MS:.1}\n");
-        // An e-stop is always latched because of its cause; the path from the button to the motors is the
-        // same for any other cause.
+        // A rule with the cause `e-stop` always latches, so it gets another cause; the path from the button
+        // to the motors is the same for every cause.
         let e_stop = format!("reflex.{name}.cause");
         if settings.iter().any(|setting| setting.key == e_stop && setting.value == "\"e-stop\"") {
             text.push_str("cause = \"tilt\"\n");
@@ -62,7 +64,7 @@ fn brief(settings: &[Setting], text: &mut String) {
     }
 }
 
-/// Writes the variant to a file and loads it.
+/// Writes the variant to a file, and creates its folder if necessary.
 pub fn write(path: &Path, loaded: &Loaded, variant: Variant) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;

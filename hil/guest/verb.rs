@@ -13,15 +13,15 @@ use ganglion::hardware::device::robot_hat::pulse_register;
 use serde_json::Value;
 use std::io;
 
-/// Lines that no board here uses: the stimulus, the input wired to it, the input that sees the motor.
+/// Lines that no variant of the board uses: the stimulus, the input wired to it, and the input wired to the
+/// motor's terminal.
 const STIMULUS: u16 = 20;
 const SENSOR: u16 = 21;
 const RESPONSE: u16 = 22;
-/// The board has no limit of its own, so this is the command's limit: 10 ms from sensor to motor, bus time
-/// included.
+/// The board sets no limit, so the command's own limit applies: 10 ms from sensor to motor, bus time included.
 const TARGET_US: f64 = 10_000.0;
-/// Time limit for baselines of a second each, set-up, and a tenth of a second per pass. Generous, because
-/// this bench does not measure it.
+/// Time limit of the command, for baselines of a second each, set-up, and a tenth of a second per pass. It is
+/// generous, because the run time of the command is not a result of the bench.
 const TIMEOUT: Span = Span::from_millis(120_000);
 
 /// Runs the command for this many passes.
@@ -58,23 +58,23 @@ pub fn measure(place: &mut RowContext<'_>, passes: u32) -> io::Result<RowResult>
     let mut verb = Process::start(place.folder, "hil", &words)?;
     match verb.end(TIMEOUT)? {
         Some(status) => outcome
-            .demand(status.success(), || format!("it ended with {status}: {}", scene::tail(&verb.said()))),
-        None => outcome.fault("it does not end"),
+            .demand(status.success(), || format!("the command ended with {status}: {}", scene::tail(&verb.said()))),
+        None => outcome.fault("the command did not end in time"),
     }
     bench.send(&[Command::Wire(SENSOR, None), Command::Terminal(RESPONSE, None)])?;
     judge(&verb.report().unwrap_or(Value::Null), passes, &mut outcome);
-    outcome.demand(!bench.seen(|record| record.is_moving()), || "a motor runs after the end".into());
+    outcome.demand(!bench.seen(|record| record.is_moving()), || "a motor still runs after the command has ended".into());
     // Where the car went does not matter: on a real bench its wheels are off the ground.
     scene::frames(bench, &mut outcome);
     Ok(outcome)
 }
 
-/// Checks the command's JSON object: every pass was answered, and the figures are there.
+/// Checks the command's JSON object: every pass was answered, and all figures are present.
 fn judge(report: &Value, passes: u32, outcome: &mut RowResult) {
     let loops = &report["sensor_to_motor_us"];
     outcome.demand(report["passed"] == true, || format!("the command does not pass: {report}"));
-    outcome.demand(report["unanswered"] == 0, || format!("{} without an answer", report["unanswered"]));
-    outcome.demand(loops["n"] == passes, || format!("{} of {passes} passes", loops["n"]));
+    outcome.demand(report["unanswered"] == 0, || format!("{} passes without an answer", report["unanswered"]));
+    outcome.demand(loops["n"] == passes, || format!("{} of {passes} passes were measured", loops["n"]));
     let p999 = loops["p999"].as_f64().unwrap_or(f64::INFINITY);
     outcome.demand(p999 <= TARGET_US, || format!("p99.9 {p999:.1} virtual us, {TARGET_US} allowed"));
     for (name, key) in [
@@ -84,7 +84,7 @@ fn judge(report: &Value, passes: u32, outcome: &mut RowResult) {
     ] {
         let figure = |percentile: &str| report[key][percentile].as_f64();
         let (Some(p50), Some(p99), Some(max)) = (figure("p50"), figure("p99"), figure("max")) else {
-            outcome.fault(format!("no figures of {key}"));
+            outcome.fault(format!("no figures for {key}"));
             continue;
         };
         outcome.note(format!("{name}: p50 {p50:.1} p99 {p99:.1} max {max:.1} virtual us"));

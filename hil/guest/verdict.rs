@@ -1,5 +1,5 @@
-//! The result of a row: faults found, figures, and all of them as human-readable lines and as JSON. A row
-//! without faults has passed; a row that could not be carried out has not.
+//! The result of a row: the faults found and the figures, as human-readable lines and as JSON. A row without
+//! faults has passed; a row that could not be run has failed.
 
 use ganglion::base::time::Span;
 use serde_json::{Map, Value, json};
@@ -20,7 +20,8 @@ impl Latency {
         times.sort_unstable();
         Latency { sorted: times.iter().map(|time| time.as_nanos()).collect() }
     }
-    /// The smallest value that this percentage of the times does not exceed; zero if there are no times.
+    /// The smallest of the times that is not exceeded by at least this percentage of them; zero if there are
+    /// none.
     pub fn percentile(&self, percent: usize) -> f64 {
         let last = self.sorted.len().saturating_sub(1);
         let place = (self.sorted.len() * percent).div_ceil(100).saturating_sub(1).min(last);
@@ -34,7 +35,7 @@ impl Latency {
     pub fn count(&self) -> usize {
         self.sorted.len()
     }
-    /// Text for people.
+    /// Human-readable text.
     pub fn text(&self) -> String {
         let [p50, p99] = [50, 99].map(|percent| self.percentile(percent));
         format!("p50 {p50:.1} p99 {p99:.1} max {:.1} virtual us, n {}", self.max(), self.count())
@@ -55,12 +56,12 @@ pub struct RowResult {
     figures: Map<String, Value>,
     latencies: Vec<(String, Latency)>,
     gated: Vec<String>,
-    /// Path of the processes' output, for a row that failed.
+    /// The processes' output or its path, for a row that failed.
     pub said: String,
 }
 
 impl RowResult {
-    /// Adds a fault; the row has failed.
+    /// Adds a fault, so the row fails.
     pub fn fault(&mut self, words: impl Into<String>) {
         self.faults.push(words.into());
     }
@@ -130,21 +131,20 @@ impl RowResult {
     }
 }
 
-/// Figures that a latency must not exceed by more than [`SLACK`]: the results of this bench when they were
-/// last recorded.
+/// The last recorded results of this bench. A latency must not exceed its recorded figures times [`SLACK`].
 pub struct Baseline(Value);
 
-/// Two runs of one program differ by less than this, because times are counted in instructions; a change of
-/// the program can make a larger difference.
+/// Largest allowed ratio of a latency to its baseline. Two runs of the same program differ by less, because
+/// time is counted in instructions; a change to the program can make a larger difference.
 const SLACK: f64 = 1.1;
-/// Minimum number of samples for a comparison of p99: with fewer, it is the second or third largest value,
-/// which differs by more than a tenth between runs without any change. The p99 of such a loop is checked by
-/// the gate of its row.
+/// Minimum number of samples for a comparison of p99. With 100 to 200 samples, p99 is the second or third
+/// largest value, which differs by more than a tenth between runs of the same program; it is then checked
+/// only against the gate of its row.
 const SAMPLES_FOR_P99: usize = 1000;
 
 impl Baseline {
-    /// Parses a JSON text: name to p50 and p99. A baseline that cannot be parsed is an error, not an empty
-    /// baseline.
+    /// Parses a JSON object that maps names to p50 and p99. A text that cannot be parsed is an error, not an
+    /// empty baseline.
     pub fn of(text: &str) -> Result<Baseline, serde_json::Error> {
         Ok(Baseline(Value::Object(serde_json::from_str(text)?)))
     }

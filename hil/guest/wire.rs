@@ -1,5 +1,5 @@
-//! The protocol of `/dev/hilplant`: commands written to it and events read from it, both as bytes of fixed
-//! length (`hil/kmod/hilplant.h`, little endian). Independent of any robot; opens no file.
+//! The protocol of `/dev/hilplant`: commands written to it and events read from it, both of a fixed length in
+//! bytes (`hil/kmod/hilplant.h`, little endian). Independent of any robot; opens no file.
 
 use ganglion::base::time::{Instant, Span};
 
@@ -32,7 +32,7 @@ pub enum Fault {
     NackAddress = 1,
     /// No acknowledge after this many bytes of a write.
     NackData = 2,
-    /// Every transfer lasts until the adapter gives up (argument: milliseconds; 0: the adapter's own
+    /// Every transfer hangs, and times out after this many milliseconds (argument; 0: the adapter's own
     /// timeout).
     Stuck = 3,
     /// Another master won the arbitration.
@@ -45,7 +45,7 @@ pub enum Fault {
     AllOnes = 7,
     /// The registers keep their values, whatever the plant sets.
     Freeze = 8,
-    /// SDA is held low until it has seen nine clocks.
+    /// SDA is held low until SCL has risen nine times, or as often as the argument says, if it is not 0.
     SdaLow = 9,
     /// Nothing is transferred until the driver is rebound.
     Rebind = 10,
@@ -80,7 +80,7 @@ pub enum Command {
         argument: i32,
         /// How many times; [`FOR_EVER`] for no limit.
         count: i32,
-        /// Number of good transfers before it.
+        /// Number of transfers that succeed before it takes effect.
         skip: u16,
     },
     /// Makes all transfers succeed again.
@@ -91,21 +91,20 @@ pub enum Command {
     LineAt(u16, bool, Instant),
     /// Sets the level of an output line that no process drives.
     Pull(u16, bool),
-    /// Declares the lines SCL and SDA, for a bus clear.
+    /// Declares which lines are SCL and SDA, for a bus clear.
     BusPins(u16, u16),
     /// Makes the first line follow the second, as over a wire; `None`: removes the wire.
     Wire(u16, Option<u16>),
-    /// Makes this line high while this register of the device at this address holds a pulse; `None`: removes
-    /// the wire.
+    /// Keeps this line high while this register of the device at this address is not 0, as a motor's terminal
+    /// during a pulse; `None`: removes the wire.
     Terminal(u16, Option<(u8, u8)>),
-    /// Whether an output whose owner has gone is still driven, as on Raspberry Pi OS (the default), or
-    /// floats.
+    /// Whether an output that lost its owner is still driven, as on Raspberry Pi OS (the default), or floats.
     Persist(bool),
     /// Makes lines without an owner float, as when the computer starts.
     Boot,
-    /// Makes a frame device forget everything.
+    /// Resets a device as power-on does; only its byte registers and the values of its converters stay.
     Reset(u8),
-    /// Whether a device does not acknowledge.
+    /// Makes a device stop (`true`) or resume (`false`) acknowledging its address.
     Mute(u8, bool),
 }
 
@@ -189,7 +188,7 @@ impl Raw {
 /// What happened at the adapter or a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Happening {
-    /// A write to a device (whether or not it arrived: see the result).
+    /// A write to a device; the result says whether it arrived.
     Write,
     /// A read.
     Read,
@@ -197,7 +196,7 @@ pub enum Happening {
     Out(bool),
     /// A line became an output.
     Driven,
-    /// A line floats to this level: its owner released it, or is gone.
+    /// A line is no longer driven and floats to this level: its owner released it, or has exited.
     Floats(bool),
     /// An input line has this level.
     In(bool),
@@ -207,14 +206,14 @@ pub enum Happening {
     Other,
 }
 
-/// One event, stamped in the kernel.
+/// One event, with timestamps from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// What happened.
     pub what: Happening,
-    /// For a transfer: its first bit; otherwise the same as `end`.
+    /// For a transfer: when its first bit was sent; otherwise the same as `end`.
     pub start: Instant,
-    /// For a transfer: its last bit; otherwise when it happened.
+    /// For a transfer: when its last bit was sent; otherwise when the event happened.
     pub end: Instant,
     /// I2C address or line.
     pub place: u16,
@@ -229,7 +228,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// The event in these bytes.
+    /// Decodes an event.
     pub fn decode(bytes: &[u8; EVENT_BYTES]) -> Event {
         let half = |at: usize| u16::from_le_bytes([bytes[at], bytes[at + 1]]);
         let word = |at: usize| i32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -263,7 +262,7 @@ impl Event {
         }
     }
 
-    /// A written three-byte frame that arrived: register and value.
+    /// Register and value, if the event is a write of one three-byte frame that arrived.
     pub fn frame(&self) -> Option<(u8, u16)> {
         let whole = self.what == Happening::Write && self.result == 0 && self.length == 3;
         whole.then(|| (self.data[0], u16::from_be_bytes([self.data[1], self.data[2]])))
@@ -282,7 +281,7 @@ pub trait Port: Send {
 pub mod tests {
     use super::*;
 
-    /// The bytes of an event, for a substitute of the kernel.
+    /// An event with these data bytes, for a substitute for the kernel.
     pub fn event(what: Happening, place: u16, at: u64, bytes: &[u8]) -> Event {
         let at = Instant::from_nanos(at);
         let mut data = [0; DATA];

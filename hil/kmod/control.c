@@ -14,8 +14,8 @@
 #include <linux/slab.h>
 #include "plant.h"
 
-#define QUEUE 32768			/* events a reader may lag: some 30 s of a busy robot */
-#define LATEST (200 * NSEC_PER_MSEC)	/* until events that need no answer wake a reader; the far side reads sooner */
+#define QUEUE 32768			/* events that a reader may fall behind: some 30 s of a busy robot */
+#define LATEST (200 * NSEC_PER_MSEC)	/* wake-up delay for events that need no answer; the far side polls sooner */
 #define MOST_COMMANDS 512		/* in one write: limits how long interrupts are off */
 
 struct opener {
@@ -32,7 +32,7 @@ DEFINE_RAW_SPINLOCK(plant_lock);
 static LIST_HEAD(openers);
 static DECLARE_WAIT_QUEUE_HEAD(readers);
 static struct irq_work wake;		/* the holder of plant_lock must not take the readers' lock */
-static struct hrtimer later;		/* ... and waking them for each event is a third of the guest's work */
+static struct hrtimer later;		/* delays wake-ups: one per event would be a third of the guest's work */
 static u32 sequence;
 
 static void wake_readers(struct irq_work *work)

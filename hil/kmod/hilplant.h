@@ -2,12 +2,13 @@
 /*
  * The protocol of /dev/hilplant, the far side of one I2C adapter and one gpiochip.
  *
- * write() takes an array of struct hil_cmd: applied in order under one lock, so that no transfer and no
- * edge falls between them. The first command that cannot be executed ends the array: write() fails with
- * ENODEV (no device at this address), ENOSPC (a table is full), EINVAL (no such op, line or length), and
- * the commands before it stay in effect. read() returns struct hil_ev records, poll() reports when there are
- * some (a sleeper is woken at once for HE_REQ and for a line that this side drives, and within 200 ms for
- * everything else); each open has its own queue. Little endian, as the processor.
+ * write() takes an array of struct hil_cmd, which are applied in order under one lock, so that no transfer
+ * and no edge falls between them. The first command that cannot be executed ends the processing: write()
+ * fails with ENODEV (no device at this address), ENOSPC (a table is full) or EINVAL (invalid op, line or
+ * length), and the commands before it stay in effect. read() returns struct hil_ev records, poll() reports
+ * when there are some. A sleeping reader is woken at once for HE_REQ and for a line that this side, the
+ * robot's, drives, and within 200 ms for everything else. Each open file has its own queue. All numbers are
+ * little endian, like the processor.
  */
 #ifndef HILPLANT_H
 #define HILPLANT_H
@@ -34,7 +35,7 @@ enum {
 	HC_GPIO_PULL = 14,		/* addr, arg 1/0: level of the line while it is not driven; all start low */
 	HC_WIRE = 15,			/* addr = line that follows, reg = line it is wired to; HIL_ANY: no wire */
 	HC_TERMINAL = 16,		/* addr = line, reg = I2C address | register << 8: high while that frame register of
-					 * a HIL_FRAME3 is not 0, like a motor's terminal; 0: no wire. There is only one. */
+					 * a HIL_FRAME3 is not 0, like a motor's terminal; 0: no wire. Only one line can be one. */
 	HC_PERSIST = 17,		/* arg 1/0: an output whose owner has gone stays one, or becomes an input */
 	HC_BOOT = 18,			/* outputs without an owner become inputs, as when the computer starts */
 };
@@ -55,7 +56,7 @@ enum {
 	HIL_WORDS = 4,
 };
 
-/* HC_FAULT reg. A whole transfer counts by the address of its first message. */
+/* HC_FAULT reg. HF_STUCK hits a whole transfer: the address is that of its first message. */
 enum {
 	HF_NACK_ADDR = 1,		/* ENXIO */
 	HF_NACK_DATA = 2,		/* EIO after arg bytes of a write */
@@ -71,15 +72,15 @@ enum {
 
 /* hil_ev.type */
 enum {
-	HE_WRITE = 1,			/* a message, or a whole frame of HIL_FRAME3: reg = first byte, data from it on */
+	HE_WRITE = 1,			/* a message, or a whole frame of HIL_FRAME3: reg = first byte, data starts with it */
 	HE_READ = 2,			/* a message: reg = pointer it began at */
 	HE_REQ = 3,			/* a forwarded read waits for HC_REPLY */
 	HE_GPIO_OUT = 4,		/* a line was driven: len = level */
-	HE_GPIO_DIR = 5,		/* len 1: driven from now on; 0: released (its owner is gone): reg = level now */
+	HE_GPIO_DIR = 5,		/* len 1: driven from now on; 0: no longer (e.g. its owner is gone): reg = level now */
 	HE_GPIO_IN = 6,			/* a line that is not driven changed: len = level */
 	HE_OVERFLOW = 7,		/* len (at most 65535) events before this one were lost */
 	HE_CONVERT = 8,			/* HIL_FRAME3: reg = converter, data = its value, MSB first */
-	HE_PARTIAL = 9,			/* HIL_FRAME3: a write ended within a frame: len = bytes held, data = those */
+	HE_PARTIAL = 9,			/* HIL_FRAME3: a write ended within a frame: len = bytes held, data = these */
 };
 
 struct hil_cmd {
@@ -91,9 +92,9 @@ struct hil_cmd {
 
 /*
  * Transfers: t0 = first bit, ts = this message's (or frame's) last bit, by the clock of the bus. They take
- * effect and are reported at the end of the transfer, so records may come a little later than edges with
- * greater stamps. result = 0 or -errno; on failure, data is what the master intended to write.
- * Lines: ts = t0 = when it happened. All stamps: CLOCK_MONOTONIC, ns.
+ * effect and are reported at the end of the transfer, so a record may be queued after those of edges
+ * with later timestamps. result = 0 or -errno; on failure, data is what the master intended to write.
+ * Lines: ts = t0 = when it happened. All timestamps: CLOCK_MONOTONIC, ns.
  */
 struct hil_ev {
 	__u64 ts, t0;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The gpiochip of the plant. Edges from the far side arrive from a hard interrupt at a given time, like those
- * of a real pin; lines that this side drives are reported with a stamp; a line that is not driven falls to its
- * pull. An output whose owner has gone stays as it was, as with the pin controllers of Raspberry Pi OS
- * (rp1_pmx_free and bcm2835_pmx_free of raspberrypi/linux, whose parameter this one is named after), or becomes
- * an input. SCL is watched, so that nine clocks can free a held SDA.
+ * of a real pin; lines that this side (the robot's) drives are reported with a timestamp; a line that is not
+ * driven takes the level of its pull. An output whose owner has gone stays as it was, as with the pin controllers
+ * of Raspberry Pi OS (rp1_pmx_free and bcm2835_pmx_free of raspberrypi/linux; persist_gpio_outputs has the name
+ * of their parameter), or becomes an input. SCL is watched, so that nine clocks can free a held SDA.
  */
 #include <linux/gpio/driver.h>
 #include <linux/hrtimer.h>
@@ -17,7 +17,7 @@ module_param(ngpio, int, 0444);
 static bool persist_gpio_outputs = true;	/* as on Raspberry Pi OS; off in mainline Linux, absent on other chips */
 module_param(persist_gpio_outputs, bool, 0644);
 
-#define WAITING 256			/* edges that are due later: a second of a busy encoder */
+#define WAITING 256			/* edges that are due later: as many as a second of a busy encoder */
 #define ENCODERS 4
 #define NO_LINE PLANT_LINES
 
@@ -75,7 +75,7 @@ static bool put(unsigned int line, bool value)
 	if (line == sda && clocks_to_free)
 		value = false;
 	assign(&level, line, value);
-	/* The other end of a wire gets its edge from the interrupt of all outside edges. */
+	/* The other end of a wire gets its edge in the timer interrupt, like every edge from outside. */
 	if (old != value && follower[line] != NO_LINE)
 		wait_for(ktime_get_ns(), follower[line], value);
 	if (line == scl && !old && value && clocks_to_free && --clocks_to_free == 0)
@@ -90,7 +90,7 @@ void lines_hold_sda(unsigned int clocks)
 		plant_tell(HE_GPIO_IN, sda, 0, is(level, sda), 0, NULL, 0, 0);
 }
 
-/* The far side sets a line's level; no effect where this side drives it. */
+/* The far side sets a line's level, which has no effect if this side drives the line. */
 static void put_from_outside(unsigned int line, bool value, struct fired *fired)
 {
 	if (is(driven, line) || !put(line, value))
@@ -311,7 +311,7 @@ static int line_request(struct gpio_chip *gc, unsigned int line)
 	return 0;
 }
 
-/* Its owner released it or died. */
+/* The line's owner released it or has exited. */
 static void line_free(struct gpio_chip *gc, unsigned int line)
 {
 	unsigned long flags;
@@ -409,7 +409,7 @@ void lines_exit(void)
 {
 	unsigned long flags;
 
-	/* Once no edge waits, nothing arms the timer again. */
+	/* Without pending edges and encoders, nothing arms the timer again. */
 	raw_spin_lock_irqsave(&plant_lock, flags);
 	waiting = 0;
 	memset(encoders, 0, sizeof(encoders));

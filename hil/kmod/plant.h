@@ -7,7 +7,7 @@
 
 #define PLANT_LINES 64			/* bits of a mask of lines */
 
-/* Lines whose interrupt is due once the lock is released. */
+/* Lines whose interrupts must be raised after the lock is released. */
 struct fired {
 	unsigned int line[PLANT_LINES];
 	unsigned int count;
@@ -15,7 +15,7 @@ struct fired {
 
 extern raw_spinlock_t plant_lock;
 
-/* control.c; lock held. Stamps of 0 mean now. */
+/* control.c; lock held. A timestamp of 0 means now. */
 u32 plant_tell(u16 type, u16 addr, u16 reg, u16 len, int result, const u8 *data, u64 start, u64 end);
 
 struct dev {
@@ -26,7 +26,7 @@ struct dev {
 	u8 regs[256];
 	u16 words[256];			/* HIL_WORDS, HIL_FRAME3 */
 	u8 frame[3], held;		/* HIL_FRAME3: bytes of a frame so far */
-	u8 answer[2], next;		/* HIL_FRAME3: the last conversion, and the byte that a read returns */
+	u8 answer[2], next;		/* HIL_FRAME3: the last conversion, and the byte that the next read returns */
 };
 
 /* When a transfer began, when one of its messages ended, and how long a byte takes; ns. */
@@ -38,7 +38,7 @@ struct i2c_msg;
 
 /* devices.c; lock held. */
 struct dev *device_find(u16 addr);
-bool fault_strikes(u16 addr, u16 kind, int *arg);		/* counts */
+bool fault_strikes(u16 addr, u16 kind, int *arg);		/* also counts down skip and count */
 bool device_take(struct dev *dev, const u8 *bytes, int count, bool pointer, const struct stamps *when);	/* true: reported */
 void device_give(struct dev *dev, u8 *bytes, int count, bool block);
 void device_spoil(const struct i2c_msg *msg);

@@ -100,7 +100,7 @@ static void plan(struct i2c_msg *msgs, int count)
 
 /* ---- what arrives ---- */
 
-/* Asks the plant's process. Releases the lock meanwhile, so the device may have been replaced afterwards. */
+/* Asks the plant's process. The lock is released meanwhile, so the device may have been replaced on return. */
 static int give_forwarded(struct i2c_adapter *adap, struct i2c_msg *msg, u8 ptr, unsigned long *flags)
 {
 	long left;
@@ -181,7 +181,7 @@ static void sleep_until(u64 ns)
 	ktime_t until = ns_to_ktime(ns);
 
 	while (ktime_get_ns() < ns) {
-		set_current_state(TASK_UNINTERRUPTIBLE);	/* a signal does not break a transfer */
+		set_current_state(TASK_UNINTERRUPTIBLE);	/* a signal does not end a transfer */
 		schedule_hrtimeout(&until, HRTIMER_MODE_ABS);
 	}
 }

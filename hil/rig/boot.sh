@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Boots guests: some for the rows, and one to test that the hardware watchdog ends a crashed kernel.
+# Boots guests: some for the rows, and one to test that the hardware watchdog ends a machine whose kernel crashed.
 
-# Features that cost a guest instructions and that a small robot's system does not have: Raspberry Pi OS by default has no
-# pressure accounting, memory controller, AppArmor or zeroing of allocations. The last word makes the position of stacks,
-# and so the figures, deterministic.
+# Kernel parameters. They switch off features that cost instructions in the guest and that a small robot's system does not
+# have: by default, Raspberry Pi OS has no pressure accounting, memory controller, AppArmor or zeroing of allocations. The
+# last parameter makes the position of stacks, and so the figures, deterministic.
 LEAN="psi=0 cgroup_disable=memory apparmor=0 init_on_alloc=0 randomize_kstack_offset=off"
 
 # The processors that this process may use, one per line.
@@ -14,9 +14,9 @@ processors() {
     done
 }
 
-# Prints how to start QEMU so that machine NTH has its own processor; nothing if there are fewer processors than machines.
-# QEMU's two threads alternate some thousand times a second, whenever the guest waits: on one processor, and without
-# preemption by the woken thread, that takes two thirds of the time that it takes on two.
+# Prints the prefix of QEMU's command line with which machine NTH has its own processor; nothing if there are fewer than NTH
+# processors. QEMU's two threads alternate some thousand times a second whenever the guest waits. On one processor, and
+# without preemption by the woken thread, this takes two thirds of the time that it takes on two.
 apart() {
     local nth=$1 place
     place=$(processors 2> /dev/null | sed -n "${nth}p") || true
@@ -27,17 +27,17 @@ apart() {
     fi
 }
 
-# boot SHARE FOLDER LIMIT_S [QEMU OPTION...]: runs FOLDER/job, under SHARE, in the guest; its results are in FOLDER.
+# boot SHARE FOLDER LIMIT_S [QEMU OPTION...]: runs SHARE/FOLDER/job in the guest; its results are in the same folder.
 # LIMIT_S: wall time. The console's output goes to $CONSOLE.
 # Virtual clock: one instruction takes 2^SHIFT ns and idle time is skipped, so the host's load does not affect the guest's
-# time; that needs one processor (QEMU: "-icount"). Host clock: for experiments, never for limits. Execs QEMU:
-# call it in its own process.
+# time; this requires a guest with one processor (QEMU: "-icount"). Host clock: for experiments, never for limits.
+# The function execs QEMU: call it in its own process.
 boot() {
     local share=$1 folder=$2 limit=$3 clock=()
     shift 3
     case $CLOCK in
         virtual)
-            # 64 MiB for translated code: a driving robot's look-ups are faster than with all of the boot's.
+            # 64 MiB for translated code: look-ups for a driving robot are faster than if all code of the boot is kept.
             clock=(-accel "tcg,thread=single,tb-size=64" -smp 1 -icount "shift=$SHIFT,sleep=off"
                 -rtc "base=2030-01-01T00:00:00,clock=vm")
             ;;
@@ -58,7 +58,8 @@ new_folder() {
     echo "$GUEST_LIMIT_S" > "$1/limit"
 }
 
-# Prints a guest's output as it appears, until the process ends; after a row, the time that it took on this machine.
+# Prints a guest's output as it appears, until the process ends, but no JSON. Adds to the line of each row the time that it
+# took on this machine.
 follow() {
     local file=$1 process=$2 line last=$SECONDS
     : > "$file"
@@ -74,13 +75,13 @@ follow() {
     done
 }
 
-# The machines end when the run ends.
+# Process IDs of the machines, which are killed when the run ends.
 machines=()
 stop_machines() { [ ${#machines[@]} -eq 0 ] || kill "${machines[@]}" 2> /dev/null || true; }
 
-# run_guest FOLDER PLACE: runs the job of a folder of $SHARE, or of $SHARE itself, with the prefix that `apart` printed; its
-# lines go to standard error, so that standard output contains only the result. A machine that failed is named; its missing
-# results count as failures.
+# run_guest FOLDER PLACE: runs the job of a folder of $SHARE, or of $SHARE itself, with the prefix that `apart` printed. The
+# guest's lines go to standard error, so that standard output contains only the result. If QEMU fails, this says so; the
+# missing results count as failures.
 run_guest() {
     local folder=$1 PLACE=$2 code=0 process teller CONSOLE=$WORK/console.log log=$WORK/qemu.log
     [ "$folder" = . ] || { CONSOLE=$SHARE/$folder/console.log log=$SHARE/$folder/qemu.log; }
@@ -96,8 +97,9 @@ run_guest() {
     return 0
 }
 
-# Checks that only the watchdog ended a machine whose kernel had crashed, and prints the reason if not. The panic spins, and
-# with the clock of the rows a spinning second takes a minute on this machine; with 16 ns per instruction it takes seconds.
+# Checks that the watchdog, and nothing else, ended a machine whose kernel had crashed; prints the reason if not. A panicking
+# kernel spins: at the 2 ns per instruction that the rows use, a guest second of it takes a minute on this machine; at 16 ns
+# it takes seconds.
 watchdog_ends_a_crash() {
     local share=$WORK/share-watchdog code=0 SHIFT=4 CONSOLE=$WORK/console-watchdog.log process
     local answers=$WORK/qmp.log fifo=$WORK/qmp.in

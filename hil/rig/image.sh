@@ -1,12 +1,12 @@
 # shellcheck shell=bash
-# Packs the guest. base.cpio contains Debian's packages unconfigured and without their documentation; it is kept.
-# project.cpio adds what a robot gets: the programs, the units, the rules, and the plant's module; it is made for each run.
-# The kernel unpacks one after the other. No maintainer script runs, and no process is root.
+# Packs the guest. base.cpio contains Debian's packages, unconfigured and without their documentation; it is kept for later
+# runs. project.cpio adds what a robot gets (the programs, the units and the rules), and the plant's module; it is made for
+# each run. The kernel unpacks the two, one after the other. No maintainer script runs, and root is not needed.
 
 # Modules that the guest may load.
 GUEST_MODULES="9p 9pnet_virtio virtio_pci i2c-dev configfs autofs4 i6300esb softdog"
-# Each of these costs a process at boot, which is slow in an emulated guest; none is needed in a machine that exists for
-# one run. Users, groups, rules and temporary files of the project are made by systemd as on a robot.
+# Units that are masked: each costs a process at boot, which is slow in an emulated guest, and none is needed in a machine
+# that exists for one run. Users, groups, rules and temporary files of the project are set up by systemd, as on a robot.
 MASKED="modprobe@.service modprobe@configfs modprobe@dm_mod modprobe@fuse modprobe@loop modprobe@drm modprobe@efi_pstore
 sys-kernel-tracing.mount sys-kernel-config.mount sys-fs-fuse-connections.mount dev-mqueue.mount dev-hugepages.mount
 sys-kernel-debug.mount kmod-static-nodes systemd-modules-load systemd-network-generator systemd-remount-fs systemd-sysctl
@@ -117,7 +117,7 @@ install_project() {
         mkdir -p "$(dirname "$place")"
         cp -r "$file" "$place"
     done
-    # Until the project has its own rules: the groups of the buses on a robot's system.
+    # If the project has no udev rules: the groups that the buses have on a robot's system.
     if ! compgen -G "usr/lib/udev/rules.d/*ganglion*" > /dev/null; then
         mkdir -p usr/lib/sysusers.d usr/lib/udev/rules.d
         printf 'g i2c -\ng gpio -\n' > usr/lib/sysusers.d/hil.conf

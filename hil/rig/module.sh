@@ -23,7 +23,7 @@ build_module() {
     version=$(cat "$WORK/kernel.version")
     rm -rf "$WORK/kmod"
     cp -r "$ROOT/hil/kmod" "$WORK/kmod"
-    # Our own warnings are errors; warnings in the kernel's headers are not our concern.
+    # Warnings are errors, in the module's sources and in the kernel's headers that they include.
     make -s -C "$WORK/tree/usr/src/linux-headers-$version" M="$WORK/kmod" ARCH=arm64 CROSS_COMPILE=$CROSS_TOOLS \
         KCFLAGS=-Werror modules || return
     "${CROSS_TOOLS}strip" -g -o "$WORK/hilplant.ko" "$WORK/kmod/hilplant.ko"

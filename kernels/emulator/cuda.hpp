@@ -6,7 +6,7 @@
 /// missing barrier. In reverse order the last lane, warp and block come first. A result that depends
 /// on the order is a race, and a kernel that could hang a GPU ends here with a message.
 ///
-/// Absent: grid-wide barriers, lanes left out of an exchange, textures, tensor cores.
+/// Not supported: grid-wide barriers, exchanges that leave lanes out, textures, tensor cores.
 #pragma once
 #include <atomic>
 #include <cmath>
@@ -97,8 +97,8 @@ inline void go_on(void** from, unsigned warp, unsigned i) {
   if (from != &block.scheduler) ganglion_emulator_switch(from, block.scheduler);
 }
 
-/// Called by a fiber: lets the others run. Lanes switch directly to each other: half as many switches as
-/// through the scheduler.
+/// Called by a fiber: lets the others run. Lanes switch directly to each other, which takes half as many
+/// switches as through the scheduler.
 inline void wait(State state) {
   const unsigned thread = threadIdx.x;
   block.states[thread] = state;
@@ -122,7 +122,7 @@ inline void begin(Fiber& fiber, unsigned thread) {
   fiber.stack_at = first_stack(top / 16 * 16, live);
 }
 
-/// After a launch that did not finish: no fiber continues where it was.
+/// Called after a launch that did not finish, so that no fiber continues where it was.
 inline void abandon() {
   for (Fiber& fiber : block.fibers) fiber.begun = false;
 }
@@ -165,7 +165,7 @@ inline unsigned long long (*device_clock)() = [] { return launched; };
 /// Runs a kernel over a grid, one block after another.
 inline void launch(uint3 grid, unsigned threads, bool reversed, void (*kernel)(void*), void* arguments) {
   launched++;
-  if (threads == 0 || threads > MOST_THREADS || threads % LANES != 0) refuse("no such block");
+  if (threads == 0 || threads > MOST_THREADS || threads % LANES != 0) refuse("a block must have 32 to 1024 threads, in whole warps");
   block.threads = threads;
   block.reversed = reversed;
   block.kernel = kernel;
@@ -237,7 +237,7 @@ template <class Number> Number __shfl_xor_sync(unsigned mask, Number value, unsi
   return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES ^ lanes);
 }
 template <class Number> Number __shfl_up_sync(unsigned mask, Number value, unsigned lanes) {
-  return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES - lanes); // wraps around to beyond the warp
+  return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES - lanes); // a negative lane wraps around to one beyond the warp
 }
 template <class Number> Number __shfl_down_sync(unsigned mask, Number value, unsigned lanes) {
   return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES + lanes);
@@ -251,7 +251,7 @@ inline unsigned __ballot_sync(unsigned mask, bool says) {
 template <class Number> Number __shfl_sync(unsigned mask, Number value, unsigned lane) {
   return emulator::shuffle(mask, value, lane % emulator::LANES);
 }
-/// One rounding each: the library is compiled without contraction.
+/// Each rounds once: the emulator is compiled without contraction.
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline float __fsub_rn(float a, float b) { return a - b; }
 inline float __fmul_rn(float a, float b) { return a * b; }

@@ -17,7 +17,7 @@ int chip() { return device.orders.major * 10 + device.orders.minor; }
 
 /// The options that the stand-in uses: CU_JIT_ERROR_LOG_BUFFER and its size. It ignores the others.
 void write_log(int code, unsigned count, const int* options, void** values) {
-  char* log = nullptr; // the caller's
+  char* log = nullptr; // the caller's buffer
   std::size_t bytes = 0;
   void** used = nullptr;
   for (unsigned i = 0; i < count; i++) {
@@ -75,7 +75,7 @@ API cuModuleGetFunction(void** function, void* handle, const char* name) {
     for (const Entry& entry : module->image.entries) {
       if (entry.name != name) continue;
       const emulator::Kernel* kernel = emulator::find_kernel(name);
-      if (kernel == nullptr) return say(NOT_FOUND, "%s is in the image, but not in what the stand-in was compiled from", name);
+      if (kernel == nullptr) return say(NOT_FOUND, "%s is in the image, but not in the sources that the stand-in was compiled from", name);
       *function = device.functions.put(std::make_shared<Function>(Function{module, kernel, entry}));
       return OK;
     }
@@ -88,7 +88,7 @@ API cuFuncGetAttribute(int* value, int attribute, void* function) {
     const auto found = device.functions.find(function);
     if (!found) return no_handle("cuFuncGetAttribute", "kernel");
     const int values[] = {static_cast<int>(found->entry.most_threads), static_cast<int>(found->entry.shared_bytes), 0, 0, 80, 87, chip(), 0};
-    if (attribute < 0 || attribute > 7) return say(INVALID_VALUE, "cuFuncGetAttribute: attribute %d is not known here", attribute);
+    if (attribute < 0 || attribute > 7) return say(INVALID_VALUE, "cuFuncGetAttribute: attribute %d is not supported", attribute);
     *value = values[attribute];
     return OK;
   });
@@ -105,8 +105,8 @@ API cuGetErrorString(int code, const char** meaning) {
   return it ? OK : INVALID_VALUE;
 }
 
-/// Takes orders (driver/orders.hpp); returns 0 if they were understood. `fresh` resets everything: orders and
-/// counts as at the start, and all contexts of the device destroyed, whoever held them.
+/// Takes orders (driver/orders.hpp); returns 0 if they were understood. `fresh` resets everything: it sets the
+/// orders and counts to their initial values, and destroys all contexts of the device, even if they are in use.
 API ganglion_stand_in(const char* orders) {
   Lock lock(device.mutex);
   const bool fresh = std::strcmp(orders, "fresh") == 0;

@@ -1,5 +1,5 @@
 /// The kernels of ganglion.cu by name, to be run on the emulator. All have the same two arguments: a table
-/// (of brains or anything else) and two numbers.
+/// (an array of `Brain` or `Sheet`) and the two numbers of a `Launch`.
 #pragma once
 #include "cuda.hpp"
 #include "../ganglion.cu"
@@ -9,7 +9,7 @@ namespace emulator {
 struct Kernel {
   const char* name;
   void (*run)(const void*, Launch);
-  std::size_t table; // bytes of the table per z of the grid
+  std::size_t table; // bytes of one entry; the table has one for each z of the grid
 };
 
 /// Runs a kernel with a table of any type.

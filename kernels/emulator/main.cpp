@@ -1,22 +1,22 @@
-/// A device without a GPU: reads orders from standard input, answers on standard output, and runs the kernels
-/// of ganglion.cu.
+/// A device without a GPU: reads commands from standard input, answers on standard output, and runs the
+/// kernels of ganglion.cu.
 ///
-/// All numbers are little-endian, laid out as in memory. Each order is one byte, followed by its arguments:
-///   A  bytes: u64                                        a buffer; they are numbered from 0
+/// All numbers are little-endian, without padding. Each command is one byte, followed by its arguments:
+///   A  bytes: u64                                        allocates a buffer; buffers are numbered from 0
 ///   W  buffer: u32, at: u64, length: u64, data           writes
-///   P  buffer: u32, at: u64, to: u32, to_at: u64         writes the address of a place in a buffer
+///   P  buffer: u32, at: u64, to: u32, to_at: u64         writes the address of `to_at` in buffer `to`
 ///   R  buffer: u32, at: u64, length: u64                 returns the data
 ///   L  name length: u32, name, order: u32, grid: 3 u32, threads: u32, brains: u32 (buffer),
 ///      number: u32, planes: u32                          launches; order 1 runs everything backwards
-/// At the end of input it exits with 0. An error that would be fatal on a GPU ends it with 70 and a message
-/// on standard error: a write outside a buffer, a divergent barrier, an unknown kernel.
+/// The program exits with 0 at the end of the input. An error, such as a write outside a buffer, a divergent
+/// barrier or an unknown kernel, ends it with 70 and a message on standard error.
 #include "kernels.hpp"
 
 namespace {
 
-/// Bytes on both sides of a buffer that nothing may write, and the fill of fresh memory: NaN if read as a
-/// number, so that reads of unwritten memory show.
+/// Bytes on each side of a buffer that nothing may write.
 constexpr std::size_t MARGIN = 256;
+/// What fills the margins, and fresh memory: NaN if read as a number, so that reads of unwritten memory show.
 constexpr unsigned char UNTOUCHED = 0xA5, FRESH = 0xFF;
 
 struct Buffer {
@@ -31,7 +31,7 @@ std::vector<Buffer> buffers;
 }
 
 void take(void* to, std::size_t bytes) {
-  if (std::fread(to, 1, bytes, stdin) != bytes) refuse("an order breaks off");
+  if (std::fread(to, 1, bytes, stdin) != bytes) refuse("a command is incomplete");
 }
 template <class Number> Number take() {
   Number number;
@@ -42,7 +42,7 @@ template <class Number> Number take() {
 unsigned char* place(std::uint32_t buffer, std::uint64_t at, std::uint64_t length) {
   if (buffer >= buffers.size()) refuse("no such buffer");
   const Buffer& it = buffers[buffer];
-  if (at > it.bytes || length > it.bytes - at) refuse("beyond the end of a buffer");
+  if (at > it.bytes || length > it.bytes - at) refuse("the range goes beyond the end of a buffer");
   return it.start + at;
 }
 
@@ -69,7 +69,7 @@ void check_margins(const char* kernel) {
 void launch_kernel() {
   char name[64] = {};
   const auto length = take<std::uint32_t>();
-  if (length >= sizeof name) refuse("a name too long");
+  if (length >= sizeof name) refuse("the name of the kernel is too long");
   take(name, length);
   const auto order = take<std::uint32_t>();
   const auto grid = take<uint3>();
@@ -110,7 +110,7 @@ int main() {
       break;
     }
     case 'L': launch_kernel(); break;
-    default: refuse("no such order");
+    default: refuse("no such command");
     }
   }
   return 0;

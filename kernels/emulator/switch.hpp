@@ -1,4 +1,4 @@
-/// Switches from one stack to another in a few instructions: saves the registers that a call must preserve,
+/// Switches from one stack to another in a few instructions: saves the registers that a callee must preserve,
 /// and nothing else.
 ///
 /// The floating-point modes belong to the thread and are left alone. The signal mask is not touched, so a
@@ -10,7 +10,7 @@
 #error "the emulator's fibers support only x86-64 and aarch64"
 #endif
 
-/// Leaves this stack, stores the position in `from`, and continues where `to` was left.
+/// Leaves this stack, stores its stack pointer in `from`, and continues where stack `to` was left.
 extern "C" __attribute__((visibility("hidden"))) void ganglion_emulator_switch(void** from, void* to);
 
 #if defined(__x86_64__)
@@ -78,7 +78,8 @@ ganglion_emulator_switch:
 
 namespace emulator {
 
-/// The initial position of a stack that runs `entry` when it is first switched to. `top` is a multiple of 16.
+/// The initial stack pointer of a stack that runs `entry` when it is first switched to. `top` is a multiple
+/// of 16.
 inline void* first_stack(std::uintptr_t top, void (*entry)()) {
 #if defined(__x86_64__)
   constexpr int WORDS = 8, RETURN = 6; // six registers, the return address, and a null return address for `entry`

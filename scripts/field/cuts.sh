@@ -11,10 +11,10 @@
 #              good      staged, tried, committed if nothing interrupts it
 #              bad       a version that dies 5 s after it was ready, so that the robot rolls back
 #              rollback  requested by a person
-#   PATTERN    expected on the console; several separated by " > " must appear one after the other
-#   VERSION    that must run after the cut: old, new, or word (the commit or the end was just being written: the version must
-#              match whichever word `update status` then reports)
-#   LAST       how `update status` says the last update ended
+#   PATTERN    expected on the console; several separated by " > " must appear one after the other; now: do not wait
+#   VERSION    must run after the cut: old, new, or word (the cut comes while the result of the update is being written, so
+#              the version must match the result that `update status` then reports)
+#   LAST       how `update status` says the last update ended; any: not checked
 power_cut() {
     CUT_WHERE[$1]=$3 CUT_AGAIN[$1]=${8-} CUT_AGAIN_AFTER[$1]=${9-}
     CUT_FIELDS[$1]="$2|$4|$5|$6|$7"
@@ -35,7 +35,7 @@ begin() {
     OPERATION=$!
 }
 
-# power_off: cuts the power; the operation's output until then goes to the row's log.
+# power_off: cuts the power; the last MARK and update lines of the console go to the row's log.
 power_off() {
     guest cut
     echo "--- power cut; the console before it:"
@@ -52,7 +52,7 @@ run_cut() {
     esac
     since=$(console_size)
     begin "$operation"
-    if [ "${CUT_WHERE[$1]}" != now ]; then await "$since" "${CUT_WHERE[$1]}" || wrong "'${CUT_WHERE[$1]}' never came"; fi
+    if [ "${CUT_WHERE[$1]}" != now ]; then await "$since" "${CUT_WHERE[$1]}" || wrong "'${CUT_WHERE[$1]}' never appeared"; fi
     sleep "$delay"
     power_off
     wait "$OPERATION" 2> /dev/null || true
@@ -61,7 +61,7 @@ run_cut() {
         "$ROOT/scripts/field-guest" up > "$WORK/logs/repair.log" 2>&1 8>&- &
         OPERATION=$!
         sleep 1
-        await 0 "${CUT_AGAIN[$1]}" || wrong "'${CUT_AGAIN[$1]}' never came in the repairing boot"
+        await 0 "${CUT_AGAIN[$1]}" || wrong "'${CUT_AGAIN[$1]}' never appeared in the boot that repairs"
         sleep "${CUT_AGAIN_AFTER[$1]}"
         kill "$OPERATION" 2> /dev/null || true
         power_off
@@ -100,7 +100,7 @@ power_cut stage-verify stage 'MARK begin' 1.2 old armed none
 power_cut stage-copy stage 'MARK packages .*0\.2\.0' 0 old armed none
 power_cut stage-end stage 'MARK staged' 0 old armed none
 power_cut staged stage 'MARK staged' 3 old armed none
-# Cuts while the safety net and the marker are written.
+# Cuts while the safety net (the copy of the proven program and the rollback units) and the marker are written.
 power_cut net good 'MARK staged' 0.8 old any any
 power_cut prepared good "${AT_TRIAL}prepared" 0 old disarmed rolled-back
 power_cut prepared-later good "${AT_TRIAL}prepared" 0.4 old disarmed rolled-back
@@ -135,7 +135,7 @@ power_cut back-stop bad "${AT_TRIAL}back" 0.6 old disarmed rolled-back
 power_cut back-unpack bad "${AT_TRIAL}back > MARK preinst" 0.5 old disarmed rolled-back
 power_cut back-postinst bad "${AT_TRIAL}back > MARK postinst" 0 old disarmed rolled-back
 power_cut back-start bad "${AT_TRIAL}back > MARK postinst" 2 old disarmed rolled-back
-# A rollback that a person requested: once it has begun, the robot must end with the previous version.
+# Cuts during a rollback that a person requested: once it has begun, the robot must end with the previous version.
 power_cut rollback-installing rollback "${AT_TRIAL}installing" 0.2 new disarmed 'returned|rolled-back'
 power_cut rollback-unpack rollback 'MARK preinst' 0.6 new disarmed 'returned|rolled-back'
 power_cut rollback-trying rollback "${AT_TRIAL}trying" 0.5 new disarmed 'returned|rolled-back'

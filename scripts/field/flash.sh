@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Rows: scripts/flash and scripts/rollback of the laptop, over a real sshd. Sourced by scripts/field-test.
 
-# The laptop's ssh finds the guest by the guest's own configuration.
+# laptop COMMAND: runs it with an `ssh` that reads the guest's ssh configuration, in which `robot` is the guest.
 laptop() {
     local bin=$WORK/laptop
     mkdir -p "$bin"
@@ -39,7 +39,7 @@ flash_and_back() {
     grep -q 'already active' "$WORK/logs/flash-again.log" || wrong "it does not say that $GOOD is already active"
     start=$SECONDS
     laptop "$ROOT/scripts/rollback" robot < /dev/null || wrong "scripts/rollback ended with $?"
-    told "flashed in $flashed s, bare copy $copied s, back in $((SECONDS - start)) s"
+    told "flashed in $flashed s, copy alone $copied s, rolled back in $((SECONDS - start)) s"
     whole "$BASE" disarmed
     last returned "$GOOD" "$BASE"
 }
@@ -53,5 +53,5 @@ flash_back_from_a_broken_program() {
     last returned "$GOOD" "$BASE"
 }
 
-row flash-good "scripts/flash from the laptop, the same again, scripts/rollback" flash_and_back
+row flash-good "scripts/flash from the laptop, the same package again, scripts/rollback" flash_and_back
 row flash-rescue "scripts/rollback of a robot whose installed program is broken" flash_back_from_a_broken_program

@@ -4,8 +4,7 @@
 
 UNITS="ganglion ganglion-guard ganglion-rebind ganglion-sleep ganglion-tether"
 
-# Lists everything that a package could leave behind: system files and users, except files that also change
-# without it.
+# Lists what a package could leave behind: files and units, except in folders that also change without it.
 listing() {
     g "find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /mnt -o -path /var/log -o -path /var/cache \
         -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/lib/systemd -o -path /root \) -prune -o -print | sort
@@ -20,8 +19,8 @@ install_puts_units_and_starts_nothing() {
     exits 0 "dpkg -V ganglion && test -z \"\$(dpkg --audit)\" && ganglion --version"
     for unit in $UNITS; do
         exits 0 "systemctl cat $unit > /dev/null && echo there"
-        same "whether $unit is active" "$(g "systemctl is-active $unit || :")" inactive
-        same "whether $unit is enabled" "$(g "systemctl is-enabled $unit || :")" disabled
+        same "the state of $unit" "$(g "systemctl is-active $unit || :")" inactive
+        same "the enablement of $unit" "$(g "systemctl is-enabled $unit || :")" disabled
     done
     for file in /usr/share/ganglion/manifest.json /usr/lib/sysusers.d/ganglion.conf /usr/lib/udev/rules.d/60-ganglion.rules; do
         exits 0 "test -s $file"
@@ -68,13 +67,15 @@ install_purge_leaves_nothing() {
         wrong "the listing does not show what is installed"
     exits 0 "apt-get -y -qq purge ganglion < /dev/null"
     listing > "$WORK/logs/purge.after"
-    # The users stay, as with every Debian package: a reused user ID would own the old user's remaining files.
+    # The listing has no users: they stay, as is usual in Debian, because a reused user ID would own the old
+    # user's remaining files.
     more=$(comm -13 "$WORK/logs/purge.before" "$WORK/logs/purge.after")
-    [ -z "$more" ] || wrong "$(wc -l <<< "$more") things are left, the first: $(head -n 1 <<< "$more")"
+    [ -z "$more" ] || wrong "$(wc -l <<< "$more") entries are left, the first: $(head -n 1 <<< "$more")"
 }
 
-# The command blocks of docs/install.md, unchanged. Only the board is named, because the guest has
-# no device tree. The first package is the real one, so the second is in a separate folder.
+# Prints the command blocks of docs/install.md. The row below runs them with three changes: setup is told the
+# board, because the guest has no device tree; the units are adapted to an emulated processor; and the trial is
+# short. The first package is the real one, so the second is in a separate folder.
 documented() { sed -n '/^```sh$/,/^```$/{/^```/d;p}' "$ROOT/docs/install.md"; }
 
 install_as_the_page_says() {

@@ -3,9 +3,9 @@
 # by scripts/field-test.
 #
 # Each is $PARCEL/NAME/ganglion_VERSION_amd64.deb with its signature. Two versions in a guest differ in the
-# version in the control file and in the manifest, and in bytes appended to the program, so that no file of
-# one can be mistaken for the other's. Their maintainer scripts first write "MARK NAME ARGUMENT" to the
-# guest's console, so that a power cut hits dpkg at a known step.
+# version in the control file and in the manifest, and in bytes appended to the program, so that a mixture of
+# the two is noticed. Their maintainer scripts first write "MARK NAME ARGUMENT" to the guest's console, so that
+# a power cut hits dpkg at a known step.
 
 # The robot's installed version, the new one, and one that is older than both.
 BASE=0.1.0 GOOD=0.2.0 OLD=0.0.9
@@ -56,8 +56,8 @@ mark_scripts() {
     done
 }
 
-# repack FOLDER VERSION EDIT: the real package as another version, changed by EDIT, signed with the fleet's
-# key.
+# repack FOLDER VERSION EDIT: packs the real package again as VERSION, changed by EDIT and signed with the
+# fleet's key.
 repack() {
     local root=$WORK/repack folder=$PARCEL/$1 version=$2 edit=$3 deb
     rm -rf "$root"
@@ -81,7 +81,7 @@ sign() {
     ssh-keygen -q -Y sign -f "$PARCEL/keys/$1" -n ganglion-package "$2" 2> /dev/null
 }
 
-# spoilt FOLDER: a folder with a copy of the good package, to be corrupted; prints its path.
+# spoilt FOLDER: copies the good package to FOLDER, to be corrupted there; prints the path of the copy.
 spoilt() {
     mkdir -p "$PARCEL/$1"
     cp "$PARCEL/good/"* "$PARCEL/$1/"

@@ -6,9 +6,9 @@ STATE=/var/lib/ganglion-update
 # Where the parcel with the packages is mounted in the guest.
 PARCEL_AT=/mnt/parcel
 
-# --- reaching it
+# --- reaching the robot
 
-# An emulator or connection that outlives this run must not inherit its lock (8).
+# An emulator or connection that outlives this run must not inherit its lock (file descriptor 8).
 guest() { "$ROOT/scripts/field-guest" "$@" 8>&-; }
 
 # g COMMAND: runs it in the guest; its output goes to the row's log, unless the caller captures it.
@@ -32,8 +32,7 @@ exits() {
     [ "$code" = "$expected" ] || wrong "'$*' ended with $code instead of $expected: $(tail -n 1 <<< "$SAID")"
 }
 
-# refused CODE COMMAND: the command must exit with that code, and give the reason in one short text, not a
-# trace.
+# refused CODE COMMAND: the command must exit with that code and print a reason, not a panic.
 refused() {
     exits "$@"
     [ -n "$SAID" ] || wrong "'${*:2}' was refused without a word"
@@ -54,7 +53,7 @@ print("" if found is None else str(found).lower() if isinstance(found, bool) els
 PYTHON
 }
 
-# --- the console, which times a cut
+# --- the console, whose lines trigger a power cut
 
 console_size() { stat -c %s "$WORK/console" 2> /dev/null || echo 0; }
 
@@ -66,14 +65,14 @@ await() {
         pattern=${rest%% > *}
         if [ "$pattern" = "$rest" ]; then rest=''; else rest=${rest#* > }; fi
         until found=$(tail -c "+$((since + 1))" "$WORK/console" | grep -abm1 -oE "$pattern"); do
-            [ $SECONDS -lt $limit ] || { echo "'$pattern' never came on the console"; return 1; }
+            [ $SECONDS -lt $limit ] || { echo "'$pattern' never appeared on the console"; return 1; }
             sleep 0.02
         done
         since=$((since + ${found%%:*} + 1))
     done
 }
 
-# --- preparing it
+# --- preparing the robot
 
 # Shows on the console what `ganglion update` writes to its folder, within about 50 ms. It forks nothing, to
 # be fast enough on an emulated processor.
@@ -101,14 +100,15 @@ done
 WATCHER
 }
 
-# The real guard needs a line that the guest does not have, and a real-time runtime starves an emulator. The
-# board arms by itself, so that the robot is found armed if the hold did not work.
+# Replaces the guard, which needs a GPIO line that the guest does not have, and takes the real-time priority from
+# the runtime, which would otherwise starve the emulated processor. The board arms by itself, so that the robot is
+# found armed if the hold did not work.
 prepare_files() {
     local root=$WORK/robot-files
     rm -rf "$root"
     mkdir -p "$root/etc/systemd/system"/{ganglion,ganglion-guard}.service.d "$root/etc/systemd/system/sysinit.target.wants" \
         "$root/etc/ganglion" "$root/usr/local/sbin"
-    # The time limits are long enough for an emulated processor.
+    # The targets for the cycle time allow for an emulated processor.
     printf 'inherits = "sim"\n\n[safety]\nauto_arm = true\n\n[targets]\ncycle_p50_ms = 9.0\ncycle_p99_ms = 200.0\n' \
         > "$root/etc/ganglion/board.toml"
     cp "$PARCEL/allowed_signers" "$PARCEL/revoked_signers" "$root/etc/ganglion/"
@@ -180,7 +180,7 @@ prepare_updated() {
     keep_as updated
 }
 
-# --- judging it
+# --- checking the robot
 
 # Facts about the guest, one KEY=VALUE per line.
 inspection() {
@@ -215,9 +215,9 @@ settle() {
     done; exit 1" || echo "it did not settle within 150 s"
 }
 
-# whole VERSION MODE: that version is installed completely and runs, nothing is left unfinished,
-# nobody armed it. MODE is disarmed, armed, or any (before an update has begun the board's own setting applies, and
-# this board arms by itself).
+# whole VERSION MODE: checks that VERSION is completely installed and running, that no update is unfinished, and that
+# the robot's mode is MODE: disarmed (and not armed since the start, or $ARMINGS times), armed, or any. Before an update
+# has begun, the board's own setting applies, and this board arms by itself.
 whole() {
     local version=$1 mode=$2 status update
     FACTS=$(g "$(inspection)")
@@ -234,17 +234,19 @@ whole() {
     case $mode in
         disarmed)
             same "the mode" "$(value mode "$status")" disarmed
-            same "the number of armings" "$(value armings "$status")" "${ARMINGS:-0}"
+            same "the number of armings" "$(value armings "$status")" 0
             ;;
+        disarmed-again) same "the mode" "$(value mode "$status")" disarmed ;;
         armed) same "the mode" "$(value mode "$status")" armed ;;
         any) ;;
+        *) wrong "the row expects an unknown mode '$mode'" ;;
     esac
     same "what 'update status' calls installed" "$(value installed "$update")" "$version"
     same "what 'update status' calls unfinished" "$(value unfinished "$update")" ''
 }
 
-# last PHASE FROM TO: what `update status` reports about the last finished update. PHASE may be several, separated
-# by |; none: no update has ended yet.
+# last PHASE FROM TO: checks what `update status` reports about the last finished update. PHASE is one phase, or
+# several separated by |, or none: no update has ended yet.
 last() {
     local update
     update=$(fact update)
@@ -256,6 +258,6 @@ last() {
         *"|$(value last.phase "$update")|"*) ;;
         *) wrong "the last update ended as '$(value last.phase "$update")' instead of '$1'" ;;
     esac
-    same "the version that the last update left" "$(value last.from "$update")" "$2"
-    same "the version that the last update went to" "$(value last.to "$update")" "$3"
+    same "the version before the last update" "$(value last.from "$update")" "$2"
+    same "the target version of the last update" "$(value last.to "$update")" "$3"
 }

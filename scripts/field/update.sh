@@ -5,10 +5,10 @@
 TRIAL="ganglion update trial --for 5s"
 pid_of_runtime() { g "systemctl show -P MainPID ganglion"; }
 
-# unchanged PID: the robot is as it was: the old version, the same process, nothing unfinished.
+# unchanged PID [MODE]: checks that the robot is as it was: the old version, the same process, nothing unfinished.
 unchanged() {
     same "the process of the runtime" "$(pid_of_runtime)" "$1"
-    whole "$BASE" "${2:-standing}"
+    whole "$BASE" "${2:-disarmed-again}"
     [ "${2:-}" = armed ] || last none
 }
 
@@ -81,7 +81,7 @@ update_downgrade_allowed() {
     last committed "$BASE" "$OLD"
 }
 
-# Fills the disk, including root's reserve, leaving only that many kilobytes free.
+# fill KB: prints a command that fills the disk, including root's reserve, except for that many kilobytes.
 fill() {
     echo "free=\$((\$(stat -f -c '%f * %S' /) / 1024)); fallocate -l \$((free - $1))K /var/tmp/filler ||"
     echo "dd if=/dev/zero of=/var/tmp/filler bs=1M status=none; sync"
@@ -197,7 +197,7 @@ update_killed() {
     exits 0 "$(stage good)"
     since=$(console_size)
     g "ganglion update trial --for 30s" > "$WORK/logs/killed-trial.log" 2>&1 &
-    await "$since" "MARK trial .*$1" || wrong "the trial never was at '$1'"
+    await "$since" "MARK trial .*$1" || wrong "the trial never reached '$1'"
     exits 0 "systemctl kill -s KILL ganglion-update.service"
     wait $! || :
     settle
@@ -207,7 +207,7 @@ update_killed() {
 update_killed_in_trial() { update_killed trying; }
 update_killed_in_installation() { update_killed installing; }
 
-# The laptop disconnects in the middle: the robot continues.
+# The laptop disconnects during the trial: the robot continues.
 update_ssh_dropped() {
     local since
     load robot
@@ -233,7 +233,7 @@ row update-unsigned "no signature: refused" update_unsigned
 row update-foreign-key "signed by a key that the robot does not know: refused" update_foreign_key
 row update-revoked-key "signed by a key that was revoked: refused" update_revoked_key
 row update-wrong-board "for other boards: refused" update_wrong_board
-row update-wrong-architecture "for another processor, by its control file: refused" update_wrong_architecture
+row update-wrong-architecture "for another processor, according to the control file: refused" update_wrong_architecture
 row update-check-fails "a program that refuses this robot's board file: refused" update_check_fails
 row update-downgrade-refused "an older version: refused" update_downgrade_refused
 row update-downgrade-allowed "an older version with --allow-downgrade: committed" update_downgrade_allowed
@@ -247,4 +247,4 @@ row update-rollback "rollback of a committed version: the previous one runs" upd
 row update-no-toggle "a second rollback: refused, never returns to the version that was rolled back" update_rollback_does_not_toggle
 row update-killed-trial "the updater killed (SIGKILL) during the trial: rolled back" update_killed_in_trial
 row update-killed-dpkg "the updater killed (SIGKILL) during the installation: rolled back" update_killed_in_installation
-row update-ssh-dropped "ssh lost in the middle: committed all the same" update_ssh_dropped
+row update-ssh-dropped "ssh lost during the trial: committed all the same" update_ssh_dropped

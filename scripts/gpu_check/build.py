@@ -25,7 +25,7 @@ def build():
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
     for source, place in ((target / "release" / "ganglion", PROGRAM), (tests[0], TESTS)):
         shutil.copy2(source, place)
-        if shutil.which("strip"):  # it travels
+        if shutil.which("strip"):  # less to copy to the machine with the GPU
             subprocess.run(["strip", place], check=True)
     if subprocess.run([sys.executable, ROOT / "scripts" / "build-fatbin"], stdout=subprocess.DEVNULL).returncode == 0:
         shutil.copy2(ROOT / "target" / "image" / "ganglion.fatbin", IMAGE)

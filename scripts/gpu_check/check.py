@@ -12,13 +12,13 @@ from places import PROGRAM, ROOT, STAND_IN, TESTS
 from reading import Unread
 from report import INTERRUPTED, NOT_BEGUN, RUNNING, Report
 
-# How much of the end of a failed part's output the report file keeps; the rest is in the logs.
+# Characters at the end of a failed part's output that the report file keeps; the rest is in the logs.
 WORDS = 2000
-# Only this much of the end of a log is read for figures.
+# Bytes at the end of a step's output that are searched for figures.
 READ_BYTES = 4 << 20
 # The longest time that a tool may take to print its version.
 PROBE_S = 10
-# Compiling the stand-in takes half a minute on a slow core.
+# The longest time that compiling the stand-in may take; a slow core needs half a minute.
 COMPILE_S = 240
 
 
@@ -59,8 +59,8 @@ def check(parts, emulated, out, minutes):
 
 
 def conclude(report, stop):
-    """Writes the final state of the file, prints the message, and returns the exit code."""
-    why = f"ended by {stop.signal.name}" if stop.signal else "the time of the whole was over"
+    """Writes the final state of the file, prints the verdicts and the totals, and returns the exit code."""
+    why = f"ended by {stop.signal.name}" if stop.signal else "the time limit was reached"
     for entry in report.entries:
         if entry["result"] == NOT_BEGUN:
             entry["why"] = f"not begun: {why}"
@@ -81,7 +81,7 @@ def conclude(report, stop):
 
 
 def run(part, number, report, env, left_s, stop):
-    """The file's entry for a part. Anything that goes wrong here is recorded in the entry."""
+    """Runs a part; returns its entry in the file, which also records whatever goes wrong here."""
     try:
         why = absent(part, env, stop)
         if why:
@@ -92,7 +92,7 @@ def run(part, number, report, env, left_s, stop):
 
 
 def absent(part, env, stop):
-    """The reason why the part is skipped on this machine, if it is."""
+    """Why the part is skipped on this machine; None if it is not skipped."""
     if part.needs and not part.needs.exists():
         return part.lacking
     if not part.tool:
@@ -104,12 +104,12 @@ def absent(part, env, stop):
         null = subprocess.DEVNULL
         ended = child.run([program, "--version"], ROOT, env, null, null, PROBE_S, stop)
         if ended.code != 0 and not stop.signal:
-            return f"absent: {part.tool} is there and does not run ({ended.why or f'exit code {ended.code}'})"
+            return f"absent: {part.tool} is installed but does not run ({ended.why or f'exit code {ended.code}'})"
     return None
 
 
 def run_steps(part, number, report, env, limit_s, stop):
-    """Runs the commands of a part into its logs, and reads them."""
+    """Runs the commands of a part, which write to its logs, and reads the figures from the logs."""
     if part.fresh:
         shutil.rmtree(part.fresh, ignore_errors=True)
         part.fresh.mkdir(parents=True)
@@ -125,7 +125,7 @@ def run_steps(part, number, report, env, limit_s, stop):
                 break
             done.update(exit_code=ended.code, wall_s=round(done["wall_s"] + ended.wall_s, 3))
             for file in (out, err):
-                file.seek(0, 2)  # the child wrote through its own descriptor
+                file.seek(0, 2)  # past what the child has written
             text, words = (text_of(log, start) for log, start in zip(logs, began))
             texts.append(text)
             why = ended.why or exit_reason(ended.code, text, words)
@@ -152,16 +152,16 @@ def text_of(log, start):
 
 
 def exit_reason(code, text, words):
-    """A program reports why it failed at the start of standard error, the tests at the end of standard output."""
+    """Why a command failed: the first line of standard error, or else the last line of standard output."""
     if code == 0:
         return None
     said = words.strip().splitlines()[:1] + text.strip().splitlines()[-1:]
     how = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-    return f"{how}: {said[0][:300] if said else 'no words'}"
+    return f"{how}: {said[0][:300] if said else 'no output'}"
 
 
 def read(part, texts):
-    """Figures, and the reason if they are not as expected. A failed part may have figures too, namely its counts."""
+    """The figures, and why they are not as expected, or None. A failed part may have figures too, namely its counts."""
     if len(texts) < len(part.steps):
         return None, "not every command of the part has run"
     try:
@@ -175,7 +175,7 @@ def read(part, texts):
 
 
 def say(line):
-    """Standard output may be closed, or its encoding may lack characters that a part has printed."""
+    """Prints a line as ASCII, because the terminal may lack other characters; standard output may be closed."""
     try:
         print(line.encode("ascii", "backslashreplace").decode("ascii"), flush=True)
     except OSError:

@@ -14,7 +14,7 @@ LOOK_S = 0.05
 
 
 class Stop:
-    """Notes that a signal asked the script to end. Handlers only note it, so that no step is cut short."""
+    """Records the signal that asked the script to end. Its handler does nothing else, so that no step is cut short."""
 
     SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -23,7 +23,7 @@ class Stop:
 
     def watch(self):
         for number in self.SIGNALS:
-            if signal.getsignal(number) != signal.SIG_IGN:  # nohup stays nohup
+            if signal.getsignal(number) != signal.SIG_IGN:  # under nohup, SIGHUP stays ignored
                 signal.signal(number, self.note)
 
     def note(self, number, _frame):
@@ -58,7 +58,7 @@ def run(command, cwd, env, out, err, limit_s, stop):
         if not (stop.signal and _signal(child, signal.SIGTERM) and _ends(child, TERM_PATIENCE_S)):
             _signal(child, signal.SIGKILL)
             why += ": killed" if _ends(child, KILL_PATIENCE_S) else ": it cannot be killed"
-    # Ends processes that the command left behind, while the group's number still belongs to it.
+    # Ends processes that the command left behind, before the child is reaped and the group's number may be reused.
     _signal(child, signal.SIGKILL)
     return Ended(child.poll(), round(time.monotonic() - began, 3), why)
 

@@ -16,8 +16,8 @@ NO_IMAGE = KIT / "no-image"
 CACHE = KIT / "compute-cache"
 # Where a CUDA toolkit installs its programs, if they are not in the path.
 TOOLKIT = "/usr/local/cuda/bin"
-# With small fields, and covering everything that runs between cycles: it is many times slower under the
-# sanitizer.
+# The test that runs under the sanitizer, which makes it many times slower: it has small fields, and covers
+# everything that runs between cycles.
 SMALL = "cuda::engine::changes_between_cycles_apply_in_the_next"
 
 
@@ -32,8 +32,8 @@ class Part:
     tool: Optional[str] = None  # a program without which the part is skipped
     probe: bool = False  # whether the tool must also answer --version, because an installed tool may still not run
     fresh: Optional[object] = None  # a folder that is emptied before the part runs
-    needs: Optional[object] = None  # a file without which the part is skipped, and why
-    lacking: str = ""
+    needs: Optional[object] = None  # a file without which the part is skipped
+    lacking: str = ""  # the reason that the report then gives
 
 
 def chosen(parts, names):
@@ -84,7 +84,7 @@ def _bench(engine, emulated, grid, storage, rung=0, batch=None):
     if emulated:
         command += ["--patterns", 5, "--bank", 50]
     elif grid == 64:
-        command += ["--patterns", 10]  # a hundred of them are 1.7 GB in the CPU's memory
+        command += ["--patterns", 10]  # a hundred patterns take 1.7 GB of host memory
     command += ["--batch", batch] if batch else []
     # Long enough for thousands of cycles on a GPU, or for tens of cycles at 64^3 on one core.
     command += ["--seconds", 1 if emulated or engine == "cpu" else 2, "--json"]
@@ -93,8 +93,7 @@ def _bench(engine, emulated, grid, storage, rung=0, batch=None):
 
 
 def _hrr(emulated):
-    # The lengths and batches that the requirement states; each figure is measured for a twentieth of a
-    # second.
+    # The dimensions and batch sizes that the requirement states; each figure is measured for 50 ms.
     shape = ["--dims", 128, "--batches", "1,8"] if emulated else ["--dims", "512,1024", "--batches", "1,100,1000"]
     command = [PROGRAM, "bench", "hrr", *shape, "--seconds", 0.01 if emulated else 0.05, "--json"]
     return Part("bench/hrr", [command], 45, reading.hrr(emulated))
@@ -109,7 +108,7 @@ def _tests(emulated):
 
 
 def _kernels(emulated):
-    """Starts of a small field: with the release image and through the JIT, and twice through the JIT with a cache."""
+    """Starts with a small field: with the release image and through the JIT, and twice through the JIT with a cache."""
     field = ["--grid", 8, "--patterns", 5, "--bank", 50, "--seconds", 0.2]
     start = [PROGRAM, "bench", "field", "--engine", "cuda", *field, "--json"]
     without = ["env", f"GANGLION_IMAGE={NO_IMAGE}"]
@@ -149,7 +148,7 @@ def _sanitizer(kind):
 
 
 def environment(emulated, stand_in):
-    """GANGLION_GPU: the tests use whatever driver is found, the machine's or the stand-in in the path."""
+    """The parts' environment. GANGLION_GPU: the tests use the driver that is found, the machine's or the stand-in."""
     env = {**os.environ, "GANGLION_GPU": "1"}
     if IMAGE.exists():
         env["GANGLION_IMAGE"] = str(IMAGE)

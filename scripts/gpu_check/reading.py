@@ -27,7 +27,7 @@ def finite(word):
     """The number that `word` stands for. JSON has neither NaN nor infinity, and the report is JSON."""
     number = float(word)
     if not math.isfinite(number):
-        raise ValueError(f"{word} is no finite number")
+        raise ValueError(f"{word} is not a finite number")
     return number
 
 
@@ -80,7 +80,7 @@ def lines(texts):
 
 
 def tests(texts):
-    """Counts of a test program; a test that skipped itself does not count as passed."""
+    """The counts of a test program. A test that skipped itself is counted there as passed, so it is refused here."""
     text = texts[-1]
     found = re.search(r"test result: \w+\. (\d+) passed; (\d+) failed", text)
     if not found:
@@ -116,7 +116,7 @@ def sanitizer(texts):
 
 
 def bench(engine, emulated):
-    """The object of `bench field`, of this engine and on the kind of device that was asked for."""
+    """Reads the object of `bench field`; the engine must be this one, and the driver real or emulated as asked."""
 
     def read(texts):
         figures = last_object(texts)
@@ -144,8 +144,8 @@ def hrr(emulated):
 
 
 def kernels_from(emulated, *sources):
-    """Of `bench field` in several starts: where the kernels came from, how long loading took, and a cycle. The
-    stand-in executes no machine code, so there the source is not compared."""
+    """For several starts of `bench field`: where the kernels came from, how long loading them took, and the
+    median cycle. The stand-in executes no machine code, so there the source is not compared."""
 
     def read(texts):
         starts = []
@@ -169,7 +169,7 @@ def with_and_without_image(emulated):
 
 
 def cached(emulated, folder):
-    """Whether the second start with the same cache loads faster, and what the driver wrote there."""
+    """Whether the second start with the same cache loads faster, and how much the driver wrote to the cache."""
     read = kernels_from(emulated, "ptx", "ptx")
 
     def compare(texts):

@@ -1,4 +1,4 @@
-"""The report file: it lists every part from the start and is replaced as a whole whenever one begins or ends; and the logs."""
+"""The report file: it lists every part from the start and is replaced as a whole whenever a part begins or ends; and the logs."""
 
 import datetime
 import json

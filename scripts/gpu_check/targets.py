@@ -7,8 +7,8 @@ from typing import Optional
 
 @dataclasses.dataclass
 class Target:
-    """A figure: its part, its keys, the value it must reach and the value aimed at. Less is better, except for
-    a share of what is possible."""
+    """A figure: its part, its keys, the value it must reach and the value aimed at. Less is better, unless `more`
+    is set: for a share of what is possible."""
 
     name: str
     part: str
@@ -49,9 +49,9 @@ def cycles(least, aim):
 
 MEMORY = Target("GPU memory, one robot, MB", ROBOT_F32, ("memory_mb",), 128, 64)
 HOST = Target("host CPU at 100 Hz, share of a core", ROBOT_F32, ("host_cpu_share",), 0.05, 0.01)
-COPY = Target("evolve + features over a copy, 32 robots", "bench/cuda/batch-32/f32", SHARE, 0.5, 0.8, True)
+COPY = Target("evolve + features relative to a copy, 32 robots", "bench/cuda/batch-32/f32", SHARE, 0.5, 0.8, True)
 
-# Keyed by a word in the device's name. Only an H200 has targets for many robots and for the match.
+# Keyed by a word in the device's name. Only an H200 has targets for 64 robots and for the match.
 H200 = [
     *cycles(60, 30),
     COPY,
@@ -79,5 +79,5 @@ def judged(device, outputs, emulated):
     """The verdicts on all targets of a device, from the outputs of the parts by name."""
     word, targets, why_not = of(device)
     if emulated:
-        why_not = "emulated: nothing is a measurement"
+        why_not = "emulated: no figure is a measurement"
     return [{"device": word, **target.verdict(outputs, why_not)} for target in targets]

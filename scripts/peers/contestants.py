@@ -28,8 +28,8 @@ class Figures:
 
 
 def surroundings(threads: int) -> dict[str, str]:
-    """The environment of a peer, set as a person who wants it fast would: no GPU to look for, memory
-    kept between cycles instead of given back and faulted in again, large pages."""
+    """The environment of a peer, tuned for speed: no GPU to look for, memory kept between cycles
+    instead of returned and faulted in again, large pages."""
     return os.environ | {
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": str(threads),
@@ -96,8 +96,8 @@ class Peer:
 
 
 class Ganglion:
-    """`ganglion bench field`, once a turn. It gives percentiles of a turn and not single cycles: p50
-    is the median of its turns, p99 and p99.9 those of its worst turn."""
+    """`ganglion bench field`, run once per turn. It reports percentiles of the turn, not single cycles, so
+    p50 is the median of the turns' p50; p99 and p99.9 are those of the worst turn."""
 
     def __init__(self, binary: Path, storage: str, grid: int, threads: int) -> None:
         self.arguments = [

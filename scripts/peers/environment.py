@@ -18,7 +18,7 @@ DISK_NEEDED = 9e9
 
 
 def python() -> None:
-    """The virtual environment with NumPy and SciPy."""
+    """Makes the virtual environment, with NumPy and SciPy."""
     if not PYTHON.exists():
         note(f"creating a virtual environment in {PLACE.relative_to(ROOT)} ...")
         try:
@@ -36,7 +36,7 @@ def python() -> None:
 
 
 def torch() -> str | None:
-    """PyTorch, from wherever it can be installed; otherwise the reason why not."""
+    """Installs PyTorch from wherever possible; returns the reason if that fails."""
     requirements = HERE / "requirements-torch.txt"
     if _has(requirements):
         return None
@@ -65,14 +65,14 @@ def compiler() -> str | None:
 
 
 def ganglion(binary: Path | None) -> Path:
-    """Our program, built in release."""
+    """Our program, built in release mode unless `binary` names one."""
     if binary:
         if not os.access(binary, os.X_OK):
             raise Failure(f"{binary} is not a program")
         return binary
     if not shutil.which("cargo"):
         raise Failure("there is no cargo; install Rust, or name a built ganglion with --binary")
-    note("building ganglion in release ...")
+    note("building ganglion in release mode ...")
     built = subprocess.run(["cargo", "build", "--release", "--quiet", "--locked"], cwd=ROOT, check=False)
     if built.returncode:
         raise Failure("cargo could not build ganglion; see its message above")

@@ -14,7 +14,7 @@ from contestants import Figures, Ganglion, Peer, surroundings
 from failure import DISAGREE, INTERRUPTED, Failure, note
 from options import Options
 
-# Share of the cores that other programs may keep busy while a machine still counts as quiet.
+# Largest share of the cores that other programs keep busy on a machine that counts as quiet.
 QUIET = 0.1
 
 
@@ -43,7 +43,7 @@ def compare(asked: Options) -> None:
     if about["busy"] > QUIET * about["cores"]:
         notes.append(
             f"Not a quiet machine: other programs kept {about['busy']:.1f} of {about['cores']} cores busy just before. "
-            "Peers with two or more threads wait for each other at every operation and suffer most."
+            "Peers with two or more threads suffer most: the threads wait for each other at every operation."
         )
     results: list[Figures] = []
     for threads in asked.threads:
@@ -103,7 +103,7 @@ def agree(grid: int, torch: bool, compiled: bool, notes: list[str]) -> None:
 def measure(
     asked: Options, threads: int, binary: Path, torch: bool, compiled: bool, notes: list[str]
 ) -> list[Figures]:
-    """All peers with that many threads, in turns."""
+    """Measures all peers with that many threads, in turns."""
     field: list[Ganglion | Peer] = [
         Ganglion(binary, storage, asked.grid, threads) for storage in ("f32", "f16")
     ]

@@ -1,5 +1,5 @@
-"""The cycle in NumPy: whole-array operations into buffers made once. The two stencils come in two
-ways: by slices and a product of matrices, and in `ScipyCycle` by scipy.ndimage.
+"""The cycle in NumPy: whole-array operations, those on the field into preallocated buffers. The two
+stencils are implemented twice: with slices and a matrix product, and in `ScipyCycle` with scipy.ndimage.
 """
 
 import numpy as np
@@ -46,7 +46,7 @@ class NumpyCycle:
         return np.tanh(given.readout[:, :-1] @ self.features + given.readout[:, -1])
 
     def _learn(self, sensors: F32) -> None:
-        """The error of the last cycle's forecast, and one step of least squares on it."""
+        """One step of recursive least squares on the error of the last cycle's forecast, and of the trust in it."""
         change = (sensors - self.last).astype(np.float64)
         share = max(1.0 / max(self.cycle, 1), p.TRUST_WEIGHT)
         self.trust += share * (np.stack([change * self.change, self.change**2]) - self.trust)

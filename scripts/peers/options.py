@@ -32,28 +32,28 @@ def parse(arguments: list[str]) -> Options:
     parser = _Parser(
         prog="bench-peers",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="One cycle of the field by ganglion, PyTorch (eager and compiled) and NumPy/SciPy, in turns\n"
-        "on this machine. Prints a Markdown table; progress goes to standard error.",
+        description="Times a field cycle of ganglion, PyTorch (eager and compiled) and NumPy/SciPy, in\n"
+        "turns on this machine. Prints a Markdown table; progress goes to standard error.",
         epilog="""environment:
   PEERS_TORCH_INDEX   a package index that serves PyTorch's CPU build, for pip's --index-url
 
-Everything is installed into target/peers. Without that variable, and where pip's own settings do
-not know a CPU build either, PyTorch's default build is installed: with CUDA, up to 3 GB to
+Everything is installed into target/peers. If the variable is not set and the index in pip's own
+settings has no CPU build either, PyTorch's default build is installed: with CUDA, up to 3 GB to
 download and 6 GB on the disk. --no-torch leaves PyTorch out.
 
-exit codes: 0 done (without PyTorch: said in the notes); 64 wrong command line; 69 something needed
-is not there; 70 the peers do not compute the same cycle; 130 ended by Ctrl-C""",
+exit codes: 0 done (if PyTorch is missing, a note says so); 64 wrong command line; 69 something needed
+is not available; 70 the peers do not compute the same cycle; 130 ended by Ctrl-C""",
     )
     parser.add_argument(
-        "--threads", type=_threads, default=[1, 2], metavar="T,..", help="threads of each (default 1,2)"
+        "--threads", type=_threads, default=[1, 2], metavar="T,..", help="thread counts (default 1,2)"
     )
     parser.add_argument(
         "--grid", type=int, choices=(8, 16, 32, 64), default=32, help="cells per axis (default 32)"
     )
     parser.add_argument(
-        "--seconds", type=_seconds, metavar="S", help="length of one turn of one peer (default 4)"
+        "--seconds", type=_seconds, metavar="S", help="length of a peer's turn, seconds (default 4)"
     )
-    parser.add_argument("--rounds", type=_count, metavar="N", help="turns of each (default 5)")
+    parser.add_argument("--rounds", type=_count, metavar="N", help="turns per peer (default 5)")
     parser.add_argument("--quick", action="store_true", help="two turns of one second")
     parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line")
     parser.add_argument(
@@ -65,7 +65,7 @@ is not there; 70 the peers do not compute the same cycle; 130 ended by Ctrl-C"""
     torch.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
     given = parser.parse_args(arguments)
     if given.output and given.output.suffix == ".json":
-        parser.error("--output names the table, as in FILE.md; the JSON goes to FILE.json by itself")
+        parser.error("--output names the table, e.g. FILE.md; the JSON is written to FILE.json beside it")
     if given.output and not given.output.resolve().parent.is_dir():
         parser.error(f"--output: there is no folder {given.output.resolve().parent}")
     return Options(
@@ -84,7 +84,7 @@ is not there; 70 the peers do not compute the same cycle; 130 ended by Ctrl-C"""
 def _threads(text: str) -> list[int]:
     counts = [int(count) if count.isdecimal() else 0 for count in text.split(",")]
     if not all(1 <= count <= 64 for count in counts) or len(set(counts)) < len(counts):
-        raise argparse.ArgumentTypeError("allowed: different counts of 1 to 64, as in 1,2")
+        raise argparse.ArgumentTypeError("allowed: different counts from 1 to 64, e.g. 1,2")
     return counts
 
 

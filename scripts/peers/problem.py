@@ -1,7 +1,7 @@
-"""The problem that every peer gets: sizes, constants and one artificial state of a full system.
+"""The problem that every peer solves: sizes, constants and one artificial state of a full system.
 
-Sizes and constants are those of docs/field.md; the random numbers are not ganglion's, only their
-counts and kinds are (which channels a sensor drives does not change what a cycle costs).
+Sizes and constants are those of docs/field.md. The random numbers differ from ganglion's, but there are
+as many, of the same kinds (the cost of a cycle does not depend on which channels a sensor drives).
 """
 
 from dataclasses import dataclass
@@ -49,9 +49,9 @@ class Problem:
     weight: F32  # [64, 16]: B
     bias: F32  # [64]: h
     rest: F32  # [64]: value of each channel at rest
-    contexts: F32  # [100, 64]: relative to rest, of length 1
+    contexts: F32  # [100, 64]: relative to rest, unit length
     volumes: NDArray[np.float16]  # [100, 16, grid, grid, grid]
-    bank: F32  # [10000, 512]: of length 1
+    bank: F32  # [10000, 512]: unit length
     readout: F32  # [5, 2113]
     stimuli: F32  # [STIMULI, 16]: sensors, cycle by cycle
 
@@ -82,7 +82,7 @@ def problem(grid: int, seed: int = 1) -> Problem:
 
 def _bumps(grid: int) -> F64:
     """Products of three Gaussians of width grid / 8, [16, grid^3], x fastest."""
-    root = 1.2207440846057596  # of x^4 = x + 1
+    root = 1.2207440846057596  # the positive root of x^4 = x + 1
     centres = grid * ((0.5 + np.outer(np.arange(1, SENSORS + 1), root ** -np.arange(1.0, 4.0))) % 1.0)
     cells = np.arange(grid) + 0.5
     x, y, z = np.exp(-0.5 * ((cells - centres.T[:, :, None]) / (grid / 8)) ** 2)
@@ -90,7 +90,7 @@ def _bumps(grid: int) -> F64:
 
 
 def _weights(random: np.random.Generator) -> F32:
-    """Eight content channels per sensor with normal weights, and one slow channel with weight 1."""
+    """Per sensor, eight content channels with Gaussian weights, and one slow channel with weight 1."""
     weight = np.zeros((CHANNELS, SENSORS), np.float32)
     for sensor in range(SENSORS):
         weight[random.permutation(CONTENT)[:FAN_OUT], sensor] = random.standard_normal(FAN_OUT)

@@ -52,7 +52,7 @@ def _read(path: str) -> str:
 
 
 def ours(results: list[Figures], threads: int) -> Figures | None:
-    """The row that the others are compared with: ganglion in f32, on as many threads."""
+    """The row that the others are compared with: ganglion in f32 with the same number of threads."""
     return next((r for r in results if r.name == "ganglion, f32" and r.threads == threads), None)
 
 

@@ -1,8 +1,8 @@
-"""The cycle as one function for torch.compile, without a break in its graph.
+"""The cycle as one function for torch.compile, without a graph break.
 
-The field is stored in three parts (content, pattern, slow), each flat with one spare number at both
-ends, so that all six neighbours of a row of cells are plain slices or whole rows: gathering them
-cell by cell keeps the compiler from using vectors.
+The field is stored in three parts (content, pattern, slow), each a flat array with one padding value at
+either end, so that all six neighbours of a row of cells are plain slices or whole rows: gathering them
+cell by cell would keep the compiler from vectorising.
 """
 
 from typing import Callable
@@ -16,7 +16,7 @@ from problem import Problem
 
 
 class Part:
-    """Some channels, twice: now and next."""
+    """A group of channels, double-buffered: the present values and the next ones."""
 
     def __init__(self, rest: Tensor, n: int) -> None:
         self.shape = (rest.shape[0], n, n, n)
@@ -37,8 +37,8 @@ class Compiled:
         self.state = t.Learned.nothing()
         rest = self.known.rest
         self.parts = [Part(rest[a:b].clone(), n) for a, b in _RANGES]
-        # For each of the two directions: the left, centre and right views that are read, and the view that is
-        # written.
+        # For either buffer as the present one: its left, centre and right views, which are read, and the view
+        # of the other buffer, which is written.
         self.views = [
             [
                 (part.inner(now, -1), part.inner(now), part.inner(now, 1), part.inner(1 - now))
@@ -115,5 +115,5 @@ def drive(known: t.Known, weights: Tensor, like: Tensor) -> Tensor:
 
 
 def squash(spread_field: Tensor, driven: Tensor) -> Tensor:
-    """tanh(gamma v + a), from the exponential, which the compiler can vectorise."""
+    """tanh(gamma v + a), computed from the sigmoid, which the compiler can vectorise."""
     return 2.0 * torch.sigmoid(2.0 * (p.GAMMA * spread_field + driven)) - 1.0

@@ -1,5 +1,5 @@
-"""The parts of the cycle that eager and compiled PyTorch share: everything after the field has
-been evolved. Functions of tensors without side effects, so that torch.compile can take them whole.
+"""The parts of the cycle that eager and compiled PyTorch share: everything except evolving the
+field. Functions of tensors without side effects, so that torch.compile can trace them whole.
 """
 
 from dataclasses import dataclass, fields
@@ -17,8 +17,8 @@ class Known:
     """Everything that does not change while the field runs."""
 
     bumps: Tensor  # [17, cells]
-    weight: Tensor  # [64, 16], with the gain
-    bias: Tensor  # [64, 1], with the gain
+    weight: Tensor  # [64, 16], times the gain
+    bias: Tensor  # [64, 1], times the gain
     rest: Tensor  # [64]
     rest_groups: Tensor  # [512]
     contexts: Tensor  # [100, 64]
@@ -48,7 +48,7 @@ class Known:
 
 @dataclass
 class Learned:
-    """The prediction's state between cycles; everything except `last` and `predicted` is f64."""
+    """The prediction's state between cycles; all in f64 except `last`, `predicted` and the count `cycle`."""
 
     predicted: Tensor  # [16]
     last: Tensor  # [16]: sensors of the last cycle
@@ -83,7 +83,7 @@ def felt(known: Known, learned: Learned, sensors: Tensor) -> Tensor:
 
 
 def learn(learned: Learned, sensors: Tensor) -> Learned:
-    """The error of the last cycle's forecast, and one step of least squares on it."""
+    """Compares the last cycle's forecast with the sensors, and takes one step of recursive least squares."""
     change = (sensors - learned.last).double()
     share = (1.0 / learned.cycle.clamp(min=1)).double().clamp(min=p.TRUST_WEIGHT)
     seen = torch.stack([change * learned.change, learned.change.square()])
@@ -118,7 +118,7 @@ def predict(known: Known, learned: Learned, features: Tensor, sensors: Tensor) -
 
 
 def block_sums(volumes: Tensor) -> Tensor:
-    """[k, n, n, n] to [k, 64]; planes first, so that the longest sums run along memory."""
+    """[k, n, n, n] to [k, 64]; sums planes first, so that the longest sums read contiguous memory."""
     count, n = volumes.shape[:2]
     side = n // p.BLOCKS
     planes = volumes.reshape(count, p.BLOCKS, side, n * n).sum(2)

@@ -1,5 +1,6 @@
-"""The cycle in eager PyTorch. The field, which is most of the work, is evolved in place between two
-buffers; tanh z is taken as 2 sigmoid(2 z) - 1, which is faster here and as exact.
+"""The cycle in eager PyTorch. The field, which is most of the work, is evolved from one of two
+buffers into the other by in-place operations; tanh z is computed as 2 sigmoid(2 z) - 1, which is
+faster here and as accurate.
 """
 
 import torch
@@ -49,7 +50,7 @@ class Eager:
         content, pattern, slow = v[: p.CONTENT], v[p.CONTENT : p.FAST], v[p.FAST :]
         content.view(p.CONTENT, -1).addmm_(weights[: p.CONTENT], self.known.bumps, alpha=2.0)
         slow.view(p.SLOW, -1).addmm_(weights[p.FAST :], self.known.bumps, alpha=2.0)
-        pattern.add_(self.double_bias)  # no sensor reaches these
+        pattern.add_(self.double_bias)  # no sensor drives the pattern channels
         v.sigmoid_()
         for part, share, less in zip((content, pattern, slow), (_CONTENT, _PATTERN, _SLOW), self.constants):
             torch.add(less, part, alpha=2.0 * share, out=part)
@@ -59,7 +60,7 @@ class Eager:
         self.field, self.next = v, u
 
 
-# What a tanh of 1 adds to a cell.
+# Factor of the tanh in a cell's new value, per group of channels.
 _CONTENT = 1.0 - p.BETA
 _PATTERN = (1.0 - p.BETA) * (1.0 - p.PATTERN_SHARE)
 _SLOW = (1.0 - p.BETA) * p.SLOW_STEP

@@ -1,5 +1,5 @@
-"""One peer in a process of its own: warms up, then runs its cycle for as many seconds as each line
-of standard input says and answers with one line of JSON. Silent and asleep in between.
+"""One peer in a separate process: warms up, then reads a number of seconds from each line of standard
+input, runs its cycle for that long and answers with one line of JSON. Sleeps in between.
 """
 
 import json
@@ -12,9 +12,9 @@ import numpy as np
 
 import problem as p
 
-# Cycles that are run and not counted: at the start (torch.compile compiles in the first), to
-# choose between ways of compiling, and at the start of every turn, while the caches still hold another peer's
-# data.
+# Cycles that are run but do not count in the result: at the start (torch.compile compiles in the first
+# one), to choose between ways to compute the cycle, and at the start of every turn, while the caches still
+# hold another peer's data.
 WARM_UP, TRIAL, UNCOUNTED = 20, 40, 4
 
 Step = Callable[[Any], Any]
@@ -84,7 +84,7 @@ def compiled_peer(given: p.Problem, threads: int) -> tuple[Step, Any, dict[str, 
 
     torch.set_num_threads(threads)
     stimuli = torch.from_numpy(given.stimuli)
-    # Both run in one process, each with its own code: without this the second would reuse the first's.
+    # Both run in one process, each with its own code: without this the second would reuse that of the first.
     torch._dynamo.config.recompile_limit = 64
     step, facts = fastest({mode: partial(Compiled, given, mode) for mode in MODES}, stimuli)
     return step, stimuli, facts | _torch_facts(torch)

@@ -3,7 +3,7 @@
 # and parsing of the JSON in a robot's answers. Bash and coreutils only. The caller has set PROGRAM and WORK
 # (a private folder).
 
-# Gives up an unreachable robot after 10 s, a dead connection after 15 s.
+# Gives up on an unreachable robot after 10 s, and on a dead connection after 15 s.
 SSH=(ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 -o LogLevel=ERROR)
 
 fail() {
@@ -21,7 +21,8 @@ print_help() {
     done < "$1"
 }
 
-# clean TEXT [LENGTH]: sets CLEAN to printable ASCII of at most LENGTH letters (200), because a terminal may act on other bytes.
+# clean TEXT [LENGTH]: sets CLEAN to at most LENGTH (default 200) characters of printable ASCII, because a terminal may act on
+# other bytes.
 clean() {
     local LC_ALL=C
     CLEAN=${1:0:${2:-200}}
@@ -29,7 +30,7 @@ clean() {
     CLEAN=${CLEAN//[^ -~]/?}
 }
 
-# quoted TEXT: sets QUOTED to it as a JSON string.
+# quoted TEXT: sets QUOTED to the cleaned text, at most 400 characters, as a JSON string.
 quoted() {
     clean "$1" 400
     QUOTED=${CLEAN//\\/\\\\}
@@ -43,7 +44,7 @@ check_host() {
     [[ $1 =~ ^[A-Za-z0-9_.][A-Za-z0-9_.@:%-]*$ ]] && [ ${#1} -le 200 ]
 }
 
-# call SECONDS HOST COMMAND: runs it on the robot; its output is in $OWN/out and $OWN/err, each at most 256 KiB.
+# call SECONDS HOST COMMAND: runs COMMAND on the robot; its output is in $OWN/out and $OWN/err, each at most 256 KiB.
 # Standard input is passed on. Returns the code of ssh: 255 if the connection failed, 124 on a timeout.
 call() {
     local limit=$1 host=$2
@@ -70,14 +71,14 @@ said() {
     SAID=${SAID:0:400}
 }
 
-# ssh_failed HOST: sets CODE and WHY to the reason why ssh just returned 255 or 124.
+# ssh_failed HOST: sets CODE and WHY after a `call` whose exit code `is_cut` accepts.
 ssh_failed() {
     local host=$1 text
     text=$(tail -c 2000 "$OWN/err" 2> /dev/null | tr -d '\0')
     CODE=77
     case $text in
     *'Permission denied'* | *'Too many authentication failures'*)
-        WHY="ssh would ask for a password, and this script answers no questions; once: ssh-copy-id $host" ;;
+        WHY="ssh would ask for a password, and this script answers no questions; run once: ssh-copy-id $host" ;;
     *'Host key verification failed'* | *'REMOTE HOST IDENTIFICATION HAS CHANGED'*)
         WHY="ssh does not know this robot's host key, or knows another one; check it once: ssh $host" ;;
     *)
@@ -87,8 +88,8 @@ ssh_failed() {
     esac
 }
 
-# read_json TEXT: the values of one JSON object, by path, in J: J[unfinished.phase], J[kept.0]. Fails on anything else, on
-# what is longer than 64 KiB, and on what is nested deeper than 8. Escapes other than \" \\ \/ stay as they are.
+# read_json TEXT: stores the values of one JSON object in J, by path: J[unfinished.phase], J[kept.0]. Fails on anything else,
+# on a text longer than 64 KiB, and on more than 8 levels of nesting. Escapes other than \" \\ \/ stay as they are.
 declare -A J=()
 read_json() {
     local LC_ALL=C rest=$1

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# What a robot reports about itself before anything is changed: lines of `name value`, the last one `end ok`. Runs on the
-# robot, sent by ssh: POSIX sh, coreutils and what Debian always has. It only reads. $1: the version to be
+# What a robot reports about itself before anything is changed: lines of `name value`, the last one `end ok`. Sent over ssh
+# and run on the robot, so it uses only POSIX sh, coreutils and what every Debian has. It only reads. $1: the version to be
 # installed.
 new=$1
 fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | tr '\n\t' '  ' | cut -c "1-${3:-400}")"; }
@@ -25,7 +25,7 @@ fact architecture "$(dpkg --print-architecture 2> /dev/null)"
 fact glibc "$(getconf GNU_LIBC_VERSION 2> /dev/null | cut -d ' ' -f 2)"
 fact driver "$(quiet nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)"
 
-# space FOLDER NAME: the KiB that any user may still fill, and the number of its file system.
+# space FOLDER NAME: the KiB available to ordinary users, and the device number of the file system.
 space() {
     fact "free_$2" "$(($(stat -f -c '%a * %S / 1024' "$1" 2> /dev/null || echo 0)))"
     fact "device_$2" "$(stat -c %d "$1" 2> /dev/null)"

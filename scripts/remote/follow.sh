@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # Watches an update on a robot, and reconnects after a dropped ssh connection: the robot continues on its own.
-# Used by scripts/flash (a trial) and scripts/rollback. The caller has `progress TEXT` (what happens now) and
-# `event TEXT` (a line that stays).
+# Used by scripts/flash (a trial) and scripts/rollback. The caller defines `progress TEXT` (what happens now)
+# and `event TEXT` (a line that stays).
 
-# Attempts to reconnect to a robot, and the pause between them in seconds: about three minutes with ssh's own
-# timeout.
+# Attempts to reconnect to a robot, and the pause between them in seconds: about three minutes in all, with ssh's
+# own timeout.
 TRIES=10
 PAUSE_S=10
 # Seconds between two queries of a running update.
@@ -12,7 +12,7 @@ LOOK_S=3
 
 # Maximum number of lines shown per robot; a trial has about ten.
 LINES_SHOWN=200
-# The copy of the proven program that an update keeps: it works where the installed program does not.
+# The copy of the proven program that an update keeps: it works even if the installed program does not.
 RESCUE=/var/lib/ganglion-update/rescue
 
 # ask_status HOST: reads `ganglion update status` into J; ANSWERED is the program that answered. Returns 0
@@ -55,7 +55,7 @@ wait_for_end() {
             progress "the robot goes on by itself: $CLEAN"
             tries=0
             if [ $SECONDS -ge $until ]; then
-                CODE=69 WHY="still $CLEAN after $2 s; the robot goes on by itself; look later: ganglion update status"
+                CODE=69 WHY="still $CLEAN after $2 s; the robot goes on by itself; check later: ganglion update status"
                 return 1
             fi
             sleep $LOOK_S
@@ -64,7 +64,7 @@ wait_for_end() {
         [ "$CODE" != 77 ] || return 1
         tries=$((tries + 1))
         if [ $tries -ge $TRIES ]; then
-            WHY="$WHY ($tries attempts); the robot goes on by itself; look later: ganglion update status"
+            WHY="$WHY ($tries attempts); the robot goes on by itself; check later: ganglion update status"
             return 1
         fi
         progress "no answer, attempt $tries of $TRIES; the robot goes on by itself"

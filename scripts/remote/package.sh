@@ -3,13 +3,13 @@
 
 LARGEST=$((512 << 20)) # bytes; a package has about ten million
 
-# in_manifest KEY PATTERN: sets FOUND; the manifest's value must have this form, since it becomes part of a command.
+# in_manifest KEY PATTERN: sets FOUND to the manifest's value, which must match PATTERN: it becomes part of a command.
 in_manifest() {
     local LC_ALL=C pattern="^($2)\$"
     FOUND=${J[$1]-}
     [[ $FOUND =~ $pattern ]] && [ ${#FOUND} -le 64 ] && return
     clean "$FOUND" 60
-    fail 65 "$MANIFEST: \"$1\" is '$CLEAN', which is not what a manifest of ganglion has there"
+    fail 65 "$MANIFEST: \"$1\" is '$CLEAN', which is not valid in a manifest of ganglion"
 }
 
 # look_at_package PATH: sets PACKAGE, SIZE, DIGEST, SIGNATURE (base64) and what the manifest says. Ends the
@@ -25,7 +25,7 @@ look_at_package() {
     [[ $name == *.deb ]] || fail 64 "'$shown' does not end in .deb; scripts/package writes packages to target/packages/"
     [ ! -L "$PACKAGE" ] || fail 65 "$shown is a symbolic link; name the file itself, with its signature and manifest beside it"
     [ -e "$PACKAGE" ] || fail 64 "$shown: no such file"
-    [ -f "$PACKAGE" ] && [ -r "$PACKAGE" ] || fail 65 "$shown cannot be read as a file"
+    [ -f "$PACKAGE" ] && [ -r "$PACKAGE" ] || fail 65 "$shown is not a readable file"
     for file in "$PACKAGE.sig" "$MANIFEST" "$folder/SHA256SUMS"; do
         clean "$file" 160
         [ -f "$file" ] && [ -r "$file" ] ||
@@ -34,19 +34,19 @@ look_at_package() {
     SIZE=$(stat -L -c %s -- "$PACKAGE")
     [ "$SIZE" -le $LARGEST ] || fail 65 "$shown has $SIZE bytes; a package of ganglion has at most $LARGEST"
     IFS= read -r -n 7 magic < <(tr -d '\0' < "$PACKAGE") || :
-    [ "$magic" = '!<arch>' ] || fail 65 "$shown is no Debian package"
+    [ "$magic" = '!<arch>' ] || fail 65 "$shown is not a Debian package"
     DIGEST=$(sha256sum < "$PACKAGE")
     DIGEST=${DIGEST%% *}
     text=''
     while IFS= read -r line; do
         [ "${line:66}" != "$name" ] || text=${line:0:64}
     done < <(head -c 1000000 -- "$folder/SHA256SUMS")
-    [ -n "$text" ] || fail 65 "SHA256SUMS beside $shown does not name it; make the package again"
+    [ -n "$text" ] || fail 65 "SHA256SUMS beside $shown does not list it; make the package again"
     [ "$text" = "$DIGEST" ] ||
         fail 65 "$shown is damaged or cut short: its SHA-256 is ${DIGEST:0:12}..., SHA256SUMS says ${text:0:12}..."
-    [ "$(stat -L -c %s -- "$PACKAGE.sig")" -le 8192 ] || fail 65 "$shown.sig is no signature of ssh-keygen: too long"
+    [ "$(stat -L -c %s -- "$PACKAGE.sig")" -le 8192 ] || fail 65 "$shown.sig is not a signature of ssh-keygen: too long"
     IFS= read -r line < <(tr -d '\0' < "$PACKAGE.sig") || :
-    [ "$line" = '-----BEGIN SSH SIGNATURE-----' ] || fail 65 "$shown.sig is no signature of ssh-keygen"
+    [ "$line" = '-----BEGIN SSH SIGNATURE-----' ] || fail 65 "$shown.sig is not a signature of ssh-keygen"
     SIGNATURE=$(base64 -w 0 < "$PACKAGE.sig")
     look_at_manifest
 }
@@ -55,7 +55,7 @@ look_at_package() {
 look_at_manifest() {
     local number=0
     read_json "$(head -c 65536 -- "$MANIFEST" | tr -d '\0')" || fail 65 "$MANIFEST is not one JSON object"
-    [ "${J[schema]-}" = 1 ] || fail 65 "$MANIFEST: schema ${J[schema]-is missing}; this script knows 1"
+    [ "${J[schema]-}" = 1 ] || fail 65 "$MANIFEST: schema ${J[schema]-is missing}; this script supports 1"
     in_manifest package ganglion
     in_manifest version '[0-9][A-Za-z0-9.+~-]*' && VERSION=$FOUND
     in_manifest architecture 'arm64|amd64' && ARCHITECTURE=$FOUND

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # What scripts/flash finds on the robots, its verdict on each, and how it shows them. Nothing here changes a robot.
 
-# A package unpacks to about three times its size, and dpkg keeps the old files until the new ones are whole.
+# A package unpacks to about three times its size, and dpkg keeps the old files until the new ones are complete.
 UNPACKED=4
 # The update's reserve file plus space for its records, in KiB.
 RECORDS_KIB=8192
@@ -13,7 +13,7 @@ FACTS=60
 declare -A F=()          # F[INDEX.NAME]: what a robot reported, made safe to print
 VERDICT=() CODES=() WHYS=()
 
-# look INDEX: queries one robot, into its folder.
+# look INDEX: queries one robot; the answer goes into its folder.
 look() {
     local OWN=$WORK/$1 rc=0
     mkdir -p "$OWN"
@@ -24,7 +24,7 @@ look() {
 
 look_at_robots() {
     local index running=0
-    [ ${#HOSTS[@]} -eq 1 ] || echo "looking at ${#HOSTS[@]} robots" >&2
+    [ ${#HOSTS[@]} -eq 1 ] || echo "querying ${#HOSTS[@]} robots" >&2
     for index in "${!HOSTS[@]}"; do
         if [ $running -ge $LOOKS ]; then
             wait
@@ -75,8 +75,8 @@ older_than() {
 
 is_number() { [[ $1 =~ ^[0-9]{1,6}(\.[0-9]{1,6}){0,3}$ ]]; }
 
-# judge INDEX: sets the verdict: refused, active, or flash. The checks stop at the first reason; they are in
-# the order in which a user would fix the problems.
+# judge INDEX: sets the verdict: refused, active, or flash. The first problem decides; the checks are in the order
+# in which a user would fix the problems.
 judge() {
     local index=$1 host=${HOSTS[$1]} rc installed board
     rc=$(cat "$WORK/$index/rc")
@@ -126,7 +126,7 @@ judge() {
     elif [ "${F[$index.mode]-}" = armed ] || [ "${F[$index.mode]-}" = degraded ]; then
         refuse "$index" 75 "the robot is ${F[$index.mode]}; first: ssh $host ganglion disarm"
     elif [ "${F[$index.order]-}" = older ] && [ -z "$DOWNGRADE" ]; then
-        refuse "$index" 65 "$VERSION is older than the installed $installed; --allow-downgrade if that is meant"
+        refuse "$index" 65 "$VERSION is older than the installed $installed; add --allow-downgrade if that is intended"
     else
         judge_space "$index"
     fi
@@ -144,8 +144,8 @@ uses_driver() {
     [ -n "$DRIVER" ] && is_number "${F[$1.driver]-}" && case ${F[$1.engine]-} in cpu | reference) false ;; esac
 }
 
-# judge_space INDEX: the copy in the home folder, the kept package and the records on /var, the files on /usr;
-# sizes on the same file system are added up.
+# judge_space INDEX: refuses a robot without space for the copy in the home folder, the kept package and the records on
+# /var, and the files on /usr. Sizes on the same file system are added up.
 judge_space() {
     local index=$1 size_kib=$((SIZE / 1024 + 1)) place device needs free
     declare -A need=() least=()

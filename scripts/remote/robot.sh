@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What scripts/flash does to one robot: copy, stage, trial. Runs as a separate process; it reports by `event` and
-# `progress` and leaves its result in $OWN/result. Needs connection.sh and follow.sh.
+# What scripts/flash does to one robot: copy, stage, trial. Runs as a separate process; it reports through `event`
+# and `progress` and leaves its result in $OWN/result. Needs connection.sh and follow.sh.
 
 # A copy that makes no progress for this long is ended and resumed from where it stopped.
 STALLED_S=60
@@ -96,8 +96,8 @@ copy_package() {
         0) break ;;
         65)
             damaged=$((damaged + 1))
-            [ $damaged -lt 2 ] || ends 69 failed 'what arrived twice does not have the SHA-256 of the package; is its disk failing?'
-            event copy 'what arrived has another SHA-256; copying again from the beginning'
+            [ $damaged -lt 2 ] || ends 69 failed 'the copy had a wrong SHA-256 twice; is the disk of the robot failing?'
+            event copy 'the copy has another SHA-256 than the package; copying again from the beginning'
             ;;
         73) said "$OWN/err" && ends 69 failed "the copy cannot be written there: ${SAID:-no space, or a read-only disk}" ;;
         77) ends 77 failed "$WHY" ;;
@@ -105,7 +105,7 @@ copy_package() {
             tries=$((tries + 1))
             if [ $tries -ge $TRIES ]; then
                 [ $rc != 75 ] || ends 75 failed 'another flash is copying to this robot'
-                ends 69 unreachable "the connection broke $tries times in a row while copying; the next flash continues from there"
+                ends 69 unreachable "the connection broke $tries times in a row while copying; the next flash resumes the copy"
             fi
             progress "connection lost while copying; attempt $tries of $TRIES"
             sleep $((rc == 75 || tries > 2 ? PAUSE_S : 2))
@@ -135,7 +135,7 @@ copy_rest() {
     if [ "$offset" != 0 ]; then
         read -r mine _ < <(head -c "$offset" -- "$PACKAGE" | sha256sum)
         if [ "$mine" = "$digest" ]; then
-            event copy "going on at $((offset * 100 / SIZE)) % of an earlier copy"
+            event copy "resuming an earlier copy at $((offset * 100 / SIZE)) %"
         else
             event copy 'what an earlier copy left is not the beginning of this package; starting over'
             offset=0
@@ -250,7 +250,7 @@ try_package() {
     judge_trial "$rc" "$before"
 }
 
-# judge_trial EXIT_CODE BEFORE: J is what the robot remembers now.
+# judge_trial EXIT_CODE BEFORE: J has the robot's present record of updates, BEFORE is the digest of the one before the trial.
 judge_trial() {
     local rc=$1 before=$2 why phase=${J[last.phase]-}
     clean "${J[last.why]-}"
@@ -262,7 +262,7 @@ judge_trial() {
         case $rc in 65 | 69 | 75 | 77) ;; *) SAID="${SAID:-exit code $rc}" rc=75 ;; esac
         ends "$rc" refused "the robot does not try it: ${SAID:-exit code $rc}"
     elif [ "$phase" = both-bad ]; then
-        ends 75 both-bad "neither $VERSION nor the version before works: motors stopped; scripts/support-bundle $HOST"
+        ends 75 both-bad "neither $VERSION nor the previous version works: motors stopped; run scripts/support-bundle $HOST"
     else
         clean "${J[installed]:-an unknown version}" 60
         ends 75 rolled-back "${why:-no reason given}; $CLEAN runs"

@@ -8,7 +8,7 @@ use crate::base::time::{Instant, Span};
 /// Maximum number of motors on a board.
 pub const MAX_MOTORS: usize = 16;
 
-/// What decided this command. The strongest is last, as in `act.rs`.
+/// What decided a command. Ordered by precedence, the strongest last, as in `act.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Source {
     /// No source: the robot is not armed, or there is nothing to obey.
@@ -72,7 +72,7 @@ impl Command {
 }
 
 /// What the last command did to the robot, from its slot until the present one. The motor link computes it
-/// once a slot, for reflexes, trail and arbiter.
+/// once per slot, for reflexes, trail and arbiter.
 #[derive(Clone, Copy, Debug)]
 pub struct Executed {
     /// The last command; before the first, the stop command.
@@ -81,7 +81,7 @@ pub struct Executed {
     pub until: Instant,
     /// Time since a command was last confirmed on the wire; `None`: never.
     pub unconfirmed: Option<Span>,
-    /// Mean of the command over the motors whose sign is a direction of travel; negative is backwards.
+    /// Mean command of the motors whose sign is a direction of travel; negative is backwards.
     pub travel: f64,
 }
 
@@ -97,8 +97,8 @@ impl Executed {
         self.unconfirmed.is_some_and(|age| age < self.valid())
     }
 
-    /// How far the command has certainly moved the robot backwards, as time at full speed. A command counts
-    /// only for as long as it is valid.
+    /// How far the command has certainly moved the robot backwards, expressed as a time at full speed. A
+    /// command counts only for as long as it is valid.
     pub fn backed(&self) -> Span {
         if !self.is_confirmed() {
             return Span::ZERO;

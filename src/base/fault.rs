@@ -24,7 +24,7 @@ pub enum BusFault {
 pub enum ReadingFault {
     /// The transfer failed.
     Bus(BusFault),
-    /// No answer within the device's own timeout (an echo that never came back is a range, not this).
+    /// No answer within the device's own timeout (a missing echo is a range reading, not a timeout).
     Timeout,
     /// Outside the physical range in the board file.
     OutOfRange,

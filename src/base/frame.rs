@@ -19,7 +19,7 @@ pub enum Health {
     Good,
     /// The value was valid, but is older than the board's `max_age_ms`.
     Stale,
-    /// The newest reading was refused; `value` holds the last good one, aged.
+    /// The newest reading was refused; `value` stays the last admitted one, and `worst` keeps ageing.
     Bad(ReadingFault),
 }
 

@@ -1,6 +1,6 @@
 //! The contents of a checked board file: values that every module can use without further checks. Only the
-//! check of the board file (`board`) creates them; every index is in range, every limit is ordered. They are
-//! plain data and values derived directly from it; nothing here opens, drives or decides anything.
+//! check of the board file (`board`) creates them; every index is in range, and the limits are in order. They
+//! are plain data and values derived directly from it; nothing here opens, drives or decides anything.
 
 mod bus;
 mod cause;
@@ -16,7 +16,7 @@ mod targets;
 mod tether;
 
 pub mod addresses; // which device should answer at which address
-pub mod edges; // which edges a board's wheels reach unseen
+pub mod edges; // which edges a wheel reaches before a sensor
 pub mod bus_load; // the load on a board's buses
 pub mod lines; // every line and its name
 
@@ -85,13 +85,13 @@ pub struct Board {
     pub field: FieldPlan,
     /// The link to the brain that computes the field, for [`EngineKind::Remote`].
     pub tether: Option<TetherPlan>,
-    /// Its compute budget.
+    /// The field's compute budget.
     pub budget: BudgetPlan,
     /// The targets that `ganglion bench all` checks.
     pub targets: Targets,
     /// How commands move the robot; required if it has a map.
     pub motion: Option<MotionPlan>,
-    /// How the robot backs off; `None`: as the field requests.
+    /// How the robot backs off; `None`: however the field requests.
     pub backing: Option<BackingPlan>,
     /// The places of the robot's patrol, metres ahead and to the left of the start; empty: no patrol.
     pub patrol: Vec<[f64; 2]>,

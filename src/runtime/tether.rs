@@ -1,5 +1,6 @@
 //! The link between a robot and its brain: datagrams encrypted with Noise, a key for each robot, and the
-//! process on the robot that carries them. Only [`datagram`] defines the bytes on the wire.
+//! process on the robot that carries them. [`datagram`] defines the format of the datagrams, [`join`] the
+//! payloads of the handshake.
 //!
 //! `Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s` (the crate `snow`) provides each session with fresh keys, secrecy
 //! and authentication. Replay protection is left to the caller: [`session`] accepts only strictly newer

@@ -1,6 +1,7 @@
-//! One control period on one screen: what happens, in which order. It contains no arithmetic; each line calls
-//! another module. It never waits, allocates, locks, logs or formats. `senses` makes the frame and the
-//! signals; `policy` makes the verdict, the mode and the request; `act` makes the command.
+//! One control period in a screenful of code: what happens, and in which order. The tick contains no
+//! arithmetic; each line calls another module. It never waits, allocates, locks, logs or formats. `senses`
+//! makes the frame and the signals; `policy` makes the verdict, the mode and the request; `act` makes the
+//! command.
 
 mod checkpoint;
 mod parts;
@@ -32,7 +33,7 @@ use senses::Senses;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Workers that may deliver readings at the same time: eight I2C buses, edges, lines, slow values, the map.
+/// Maximum number of workers that deliver readings: eight I2C buses, edges, lines, slow values, the map.
 pub const MAX_INLETS: usize = 12;
 
 /// Everything that a control period touches.
@@ -56,7 +57,7 @@ pub struct Tick {
 }
 
 impl Tick {
-    /// Runs the slot that is due. Called at the slot or late, never early.
+    /// Runs the slot that is due. Called at the slot's time or later, never earlier.
     pub fn run(&mut self) {
         let allocations = allocations_here();
         let began = self.clock.now();
@@ -197,7 +198,7 @@ impl Tick {
     pub fn mode(&self) -> Mode {
         self.policy.modes.mode()
     }
-    /// Whether the robot was driving, or allowed to arm by itself, before it was stopped.
+    /// Whether the robot was armed, or free to arm by itself, before it was stopped.
     pub fn is_willing(&self) -> bool {
         self.policy.modes.is_willing()
     }
@@ -242,9 +243,9 @@ mod tests {
         let requests = Requests::default();
         let arms = |now| requests.take(at(now)).arm;
         requests.ask_to_arm(at(1_500));
-        assert!(arms(1_500) && !arms(1_500), "it counts once");
+        assert!(arms(1_500) && !arms(1_500), "a request counts once");
         requests.ask_to_arm(at(1_500));
-        assert!(!arms(1_501) && !arms(1_400), "it was late, and is forgotten");
+        assert!(!arms(1_501) && !arms(1_400), "it had expired, and is forgotten");
         requests.ask_to_arm(at(1_500));
         requests.withdraw_arming(at(1_500));
         assert!(!arms(1_400), "withdrawn");

@@ -1,19 +1,20 @@
-//! A pack of two lithium cells: its voltage under load. It does not know what causes the load.
+//! A pack of two lithium cells: its voltage under load. The model does not know what causes the load.
 
 use super::car::STEP_S;
 use libm::exp;
 
-/// Cells, plugs and wires of a 2S pack, ohms.
+/// Resistance of the cells, plugs and wires of a 2S pack, ohms.
 const RESISTANCE: f64 = 0.1;
-/// Computer, controller and servos at rest, amperes at the pack.
+/// Current of the computer, the controller and the servos at rest, amperes at the pack.
 const IDLE_A: f64 = 0.7;
-/// Both gear motors at full duty on a flat floor.
+/// Additional current of both gear motors at full duty on a flat floor, amperes.
 const DRIVE_A: f64 = 1.0;
 /// A 2000 mAh pack falls from 8.4 V to 6.4 V: one volt per ampere-hour, modelled as a straight line.
 const VOLTS_PER_COULOMB: f64 = 1.0 / 3600.0;
-/// A brown-out pulls the pack's voltage down by this much; it recovers with this time constant. Figures for a
-/// worn cell under the stall current of two motors.
+/// A brown-out pulls the pack's voltage down by this much, as a worn cell does under the stall current of two
+/// motors.
 const DIP_V: f64 = 1.5;
+/// Time constant with which the voltage of that cell recovers, seconds.
 const DIP_S: f64 = 0.2;
 /// The protection circuit cuts off here; the voltage never reads lower while the robot still runs.
 const CUT_OFF_V: f64 = 5.0;
@@ -32,13 +33,13 @@ impl Battery {
     pub fn new(volts: f32) -> Battery {
         Battery { rest: volts.into(), load_a: IDLE_A, dip: 0.0, fade: exp(-STEP_S / DIP_S) }
     }
-    /// One step at `drive` of full duty (0..=1).
+    /// One step of [`STEP_S`] with the motors at `drive` of full duty, in either direction (-1..=1).
     pub fn step(&mut self, drive: f64) {
         self.load_a = IDLE_A + DRIVE_A * drive.abs().min(1.0);
         self.rest = (self.rest - self.load_a * STEP_S * VOLTS_PER_COULOMB).max(CUT_OFF_V);
         self.dip *= self.fade;
     }
-    /// The supply voltage collapses for a moment.
+    /// A brown-out: the voltage collapses for a moment.
     pub fn dip(&mut self) {
         self.dip = DIP_V;
     }

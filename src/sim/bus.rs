@@ -9,7 +9,7 @@ use crate::base::time::Span;
 use crate::hardware::bus::{Edge, Gpio, I2c, Op};
 
 /// An I2C bus whose transfers last as long as on a real bus: nine bits per byte, one bit for each START and
-/// STOP; no system call and no gap in between.
+/// STOP. System calls and gaps between bytes take no time.
 pub struct SimI2c {
     plant: Plant,
     bus: usize,
@@ -28,7 +28,7 @@ impl SimI2c {
     }
 }
 
-/// START, address, STOP: the cost of a transfer that no device acknowledges.
+/// Bits of a transfer that no device acknowledges: START, address, STOP.
 const NACK_BITS: u64 = 11;
 
 /// Bits of a transfer: START and address of each operation, its bytes, and one STOP.
@@ -64,11 +64,11 @@ impl I2c for SimI2c {
     }
 }
 
-/// The lines of the simulated robot. Driving or reading a line takes no time, because on a real computer it
+/// The lines of the simulated robot. Driving or reading a line takes no simulated time: on a real computer it
 /// is a register access.
 pub struct SimGpio {
     plant: Plant,
-    /// The robot's number for this handle's watch.
+    /// Number of this handle's watch in the robot.
     watch: usize,
 }
 

@@ -2,8 +2,8 @@
 //! driven wheels that turn it by their speed difference; and a body that stops at obstacles. Pins and
 //! registers are not modelled here.
 //!
-//! Kinematic means that tyres do not slip, which holds below about 1 m/s on a dry floor. Rajamani, Vehicle
-//! Dynamics and Control, section 2.2, with the reference point on the rear axle.
+//! Kinematic means that tyres do not slip, which holds below about 1 m/s on a dry floor. The model is that of
+//! Rajamani, Vehicle Dynamics and Control, section 2.2, with the reference point on the rear axle.
 
 use super::ground::Spots;
 use super::sonar::{HALF_CONE_DEG, look};
@@ -11,9 +11,9 @@ use super::world::{Obstacle, Outline, Pose, Wheel, World};
 use crate::base::plan::SimPlan;
 use libm::{cos, exp, sin, tan};
 
-/// Length of one step, seconds. The fastest part of the model is the servo (70 ms from end to end). The car
-/// moves half a millimetre in a step. A bus transfer is shorter than a step, so a command takes effect at
-/// most 1 ms late.
+/// Length of one step, seconds. The fastest part of the model is the servo (70 ms from straight ahead to 30
+/// degrees). The car moves half a millimetre in a step. A bus transfer is shorter than a step, so a command
+/// takes effect at most 1 ms late.
 pub const STEP_S: f64 = 0.001;
 /// Time constant of the speed, for a car of 0.8 kg at 0.5 m/s with two gear motors of 0.08 Nm stall torque
 /// and wheels of 32.5 mm radius: m * v / F = 0.8 * 0.5 / 4.9.
@@ -33,8 +33,8 @@ const APART_M: f64 = 0.01;
 /// away from the sonar.
 const IN_SIGHT_M: f64 = 0.1;
 
-/// At this distance from an edge that the sensors were over, the edge counts as left behind: the sensors are
-/// 7 cm ahead of the front wheels.
+/// Once the car has backed this far from an edge that was under its ground sensors, it counts as having left
+/// the edge: the sensors are 7 cm ahead of the front wheels.
 const AWAY_M: f64 = 0.10;
 /// Slow enough to count as stopped for the edge: a twentieth of full speed.
 const SLOW_M_PER_S: f64 = 0.025;
@@ -42,9 +42,9 @@ const SLOW_M_PER_S: f64 = 0.025;
 /// An edge that was under a ground sensor, as a driver would remember it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Edge {
-    /// Whether the car has stopped since.
+    /// Whether the car has stopped since a sensor was first over the edge.
     stopped: bool,
-    /// How far it has gone backwards since, metres.
+    /// How far the car has driven backwards since a sensor was last over the edge, metres.
     back: f64,
 }
 
@@ -57,12 +57,13 @@ pub struct Contacts {
     pub discs: u64,
     /// A wheel left the floor.
     pub falls: u64,
-    /// Walls and discs that it hit while driving forwards and within the sonar's view. The other contacts
-    /// were with a side or backwards, where the car has no sensor.
+    /// Contacts with walls and discs in the sonar's view, while driving forwards. The other contacts were
+    /// with a side of the car or while driving backwards; the car has no sensor there.
     pub head_on: u64,
-    /// Forward falls of a front wheel after a ground sensor was over the edge and the car had stopped there,
-    /// but had not backed away: the edge was forgotten. The other falls happen where no sensor looked in
-    /// time: backwards, with a rear wheel, on the inside of a bend, over a corner between two readings.
+    /// Falls of a front wheel while driving forwards, after a ground sensor was over the edge and the car had
+    /// stopped there but had not backed away: the software has forgotten the edge. The other falls happen
+    /// where no sensor looked in time: while driving backwards, with a rear wheel, on the inside of a bend,
+    /// or over a corner between two readings.
     pub falls_after_stop: u64,
     /// Contacts of all kinds while it drove backwards.
     pub backwards: u64,
@@ -84,7 +85,7 @@ pub struct Car {
     lag: f64,
     pose: Pose,
     speed: f64,
-    /// Radians, positive to the right.
+    /// Angle of the front wheels in radians, positive to the right.
     steering: f64,
     /// How fast its two wheels turn it to the left, radians per second; `None`: the front wheels steer.
     spin: Option<f64>,
@@ -129,7 +130,8 @@ impl Car {
         Car { half_sight_deg, ..self }
     }
 
-    /// One step of [`STEP_S`] for a car steered by its left and right wheels: drive of each, -1..=1.
+    /// One step of [`STEP_S`] for a car that steers with its left and right wheels; `wheels` is the drive of
+    /// each, -1..=1.
     pub fn step_wheels(&mut self, wheels: [f64; 2], world: &World) {
         let [left, right] = wheels.map(|wheel| wheel.clamp(-1.0, 1.0));
         let wanted = (right - left) * self.full_speed / self.outline.track;
@@ -179,8 +181,8 @@ impl Car {
         }
     }
 
-    /// The part of a step that two driven wheels can still do when the body touches something: the straight
-    /// motion or the turn; `None`: neither.
+    /// The part of a step that a car with two driven wheels can still make when its body touches something:
+    /// the straight motion or the turn; `None`: neither.
     fn slide(&mut self, speed: f64, spin: f64, world: &World) -> Option<Pose> {
         for (speed, spin) in [(speed, 0.0), (0.0, spin)] {
             (self.speed, self.spin) = (speed, Some(spin));
@@ -301,7 +303,7 @@ mod tests {
         for _ in 0..1000 {
             car.step_wheels([-0.2, 0.2], &world);
         }
-        // 0.4 of 0.5 m/s across the track, minus the lag of 0.08 s.
+        // The wheels' speeds differ by 0.4 times 0.5 m/s, for one second minus the lag of 0.08 s.
         let turned = 0.4 * 0.5 / f64::from(plan.track) * (1.0 - LAG_S);
         assert!(
             (car.pose().heading - heading - turned).abs() < 0.01,
@@ -344,7 +346,7 @@ mod tests {
             let mut car = Car::new(&plan, &world);
             steps(&mut car, 1000, 1.0, degrees, &world);
             let radius = f64::from(plan.wheelbase) / tan(degrees.to_radians()).abs();
-            // The centre lies on the line of the rear axle, on the side that it steers to.
+            // The centre lies on the line of the rear axle, on the side to which the car steers.
             let side = |pose: Pose| pose.point(0.0, -radius.copysign(degrees));
             let centre = side(car.pose());
             let mut turned = car.pose().heading;
@@ -402,7 +404,7 @@ mod tests {
         steps(&mut car, 1000, -1.0, 0.0, &world);
         let fallen = Contacts { falls: 1, ..Contacts::default() };
         assert_eq!((car.pose(), car.contacts()), (pose, fallen), "it never stopped for the edge");
-        // The same distance backwards: no ground sensor is at the rear.
+        // The same backwards: there is no ground sensor at the rear.
         let mut car = Car::new(&plan, &world);
         steps(&mut car, 20_000, -1.0, 0.0, &world);
         assert_eq!(car.contacts(), Contacts { falls: 1, backwards: 1, ..Contacts::default() });
@@ -423,7 +425,8 @@ mod tests {
             assert!(!car.has_fallen());
             steps(&mut car, back_ms, -1.0, 0.0, &world);
             assert_eq!(car.contacts(), Contacts::default());
-            // The same edge again, without a stop: the stop before the retreat does not count.
+            // Over the same edge without stopping again: the earlier stop counts unless the car has left the
+            // edge.
             steps(&mut car, 20_000, 1.0, 0.0, &world);
             let after_stop = car.contacts().falls_after_stop;
             assert_eq!((car.contacts().falls, after_stop), (1, forgotten), "{back_ms} ms back");

@@ -1,5 +1,5 @@
-//! The chips of a simulated robot that sit on an I2C bus and do not model the world, behind one enum: bytes
-//! in, bytes out. The quantities that they measure are passed with each read.
+//! The chips on the I2C buses of a simulated robot that contain no model of the world, as one enum: bytes in,
+//! bytes out. The quantities that they measure are passed with each read.
 
 use super::imu::Imu;
 use super::power_monitor::PowerMonitor;
@@ -26,14 +26,14 @@ pub struct Surroundings<'a> {
     pub volts: f64,
     /// Current out of the battery.
     pub amperes: f64,
-    /// Condition of the ranger under the present fault.
+    /// What the active fault does to the ranger; [`Condition::Sound`]: nothing.
     pub ranger: Condition,
     /// Distance to the nearest thing ahead in a ranger's view, metres; expensive, so computed only if needed.
     pub distance: &'a dyn Fn() -> f64,
 }
 
 impl Chip {
-    /// Its present address.
+    /// Its current address.
     pub fn address(&self) -> u8 {
         match self {
             Chip::Imu(chip) => chip.address(),
@@ -46,7 +46,7 @@ impl Chip {
         let up = if let Chip::Ranger(chip) = self { chip.is_up() } else { true };
         up && self.address() == address
     }
-    /// Forgets everything that was written to it.
+    /// Loses its supply, and with it everything that was written to it.
     pub fn lose_power(&mut self) {
         match self {
             Chip::Imu(chip) => chip.lose_power(),
@@ -62,7 +62,7 @@ impl Chip {
             Chip::Monitor(chip) => chip.write(bytes),
         }
     }
-    /// Fills in bytes read from it.
+    /// Fills `back` with the bytes that are read from it.
     pub fn read(&mut self, back: &mut [u8], around: &Surroundings<'_>) {
         match self {
             Chip::Imu(chip) => chip.read(back),

@@ -10,10 +10,11 @@ use crate::base::time::Instant;
 const RAY_STEP_DEG: f64 = 1.0;
 /// Standard deviation of a range, metres: that of a good time-of-flight chip.
 const NOISE_M: f64 = 0.005;
-/// A ranger that sees nothing reports its reach plus this much, more than its noise can cancel.
+/// A ranger that sees nothing reports its reach plus this much. [`NOISE_M`] cannot cancel it, because noise
+/// is clipped at three standard deviations.
 const BEYOND_M: f64 = 0.05;
 
-/// What a ranger reports in a gap: farther than any board allows.
+/// What a ranger reports during a gap: farther than any board allows.
 const FAULTY_M: f32 = 1e6;
 
 /// Meaning of one of the device's floats.
@@ -31,13 +32,13 @@ pub struct Ranger {
     beam: BeamPlan,
     faults: RangerFaults,
     noise: Noise,
-    /// The bytes of the last measurement, so that a float stays whole although the world moves on while it is
-    /// read.
+    /// The bytes of the last measurement, so that all bytes of a float belong to one measurement although the
+    /// world moves on while they are read.
     last: [u8; 4],
 }
 
 impl Ranger {
-    /// A ranger that is mounted like this.
+    /// A ranger that is mounted as `beam` says.
     pub fn new(beam: BeamPlan, faults: RangerFaults, noise: Noise) -> Ranger {
         Ranger { beam, faults, noise, last: [0; 4] }
     }
@@ -61,7 +62,7 @@ impl Ranger {
     }
 }
 
-/// One such device.
+/// A co-processor.
 #[derive(Clone, Debug)]
 pub struct CoProcessor {
     address: u8,
@@ -83,12 +84,12 @@ impl CoProcessor {
     pub fn address(&self) -> u8 {
         self.address
     }
-    /// Takes one written byte.
+    /// Takes one written byte, which selects the register.
     pub fn take(&mut self, byte: u8) {
         self.pointer = byte;
     }
-    /// The next byte to read while the car is at `pose` and leans this much; nonexistent registers read as
-    /// zero.
+    /// The next byte to read while the car is at `pose` and leans by `lean_deg`; nonexistent registers read
+    /// as zero.
     pub fn give(&mut self, lean_deg: f32, world: &World, pose: &Pose, now: Instant) -> u8 {
         let pointer = self.pointer;
         self.pointer = pointer.wrapping_add(1);

@@ -5,14 +5,15 @@ use crate::base::plan::{FileSensor, GpuQuantity, SensorKind, SensorPlan};
 
 /// Degrees Celsius, well below the point where any board throttles.
 const TEMPERATURE_C: f32 = 45.0;
-/// Supply voltage of the computers on the shipped boards, V, and the current that one draws, A.
+/// Supply voltage of the computers on the shipped boards, V.
 const SUPPLY_V: f32 = 5.0;
+/// Current that such a computer draws, A.
 const SUPPLY_A: f32 = 1.5;
 /// The lowest clock of an Orin's GPU, MHz.
 const GPU_IDLE_MHZ: f32 = 306.0;
 
 /// The value of a sensor that reads the computer itself, in the sensor's unit. `None`: the computer has no
-/// such value, or the board would refuse it.
+/// such value, or it is outside the sensor's valid range.
 pub fn value(sensor: &SensorPlan) -> Option<f32> {
     let SensorKind::File(file) = &sensor.kind else { return None };
     let value = match file {

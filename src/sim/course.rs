@@ -5,14 +5,14 @@ use super::world::Pose;
 
 /// Side of a cell of the room, metres: about the length of the car.
 const CELL_M: f64 = 0.25;
-/// A slower car counts as standing still: a twenty-fifth of a PiCar-X's full speed, less than its motors can
-/// sustain.
+/// A slower car counts as standing still: a twenty-fifth of a PiCar-X's full speed, which is slower than its
+/// motors can run steadily.
 const STANDING_M_PER_S: f64 = 0.02;
 
 /// Counts of one drive.
 #[derive(Clone, Debug)]
 pub(super) struct Course {
-    /// Cells of the room, row by row: whether the rear axle was over each.
+    /// For each cell of the room, row by row: whether the rear axle was over it.
     visited: Vec<bool>,
     columns: usize,
     rows: usize,

@@ -1,9 +1,10 @@
-//! Injected faults, by name and time: a script. Each has one visible symptom at the bus, at a line or in the
-//! field's worker, which checks here whether the fault is due.
+//! A script of injected faults, by name and time. Each fault has one visible symptom: at a bus, at a line or
+//! in the field's worker. The code that produces the symptom checks here whether the fault is active.
 //!
 //! All of these faults happen on real robots, and none disables both the control of the motors and every
-//! means to stop them. The script leaves out faults that no software on the computer can handle: a controller
-//! that keeps driving and cannot be reset, a computer that dies (the guard process handles that).
+//! means to stop them. The script leaves out faults that no software on the computer can handle (a controller
+//! that keeps driving and cannot be reset, a computer that dies), and a runtime that dies, which the guard
+//! process handles.
 
 use crate::base::time::{Instant, Span};
 use crate::system::gpu::GpuFault;
@@ -95,7 +96,7 @@ const fn entry(kind: FaultKind, name: &'static str, seconds: Option<u64>, meanin
 }
 
 /// Every fault: name, usual length in seconds, meaning. Each lasts long enough for the loop to notice (longer
-/// than every timeout of the board), and one of limited length leaves time to recover.
+/// than every timeout of the board); one of limited length leaves time to recover afterwards.
 const TABLE: [Entry; 22] = [
     entry(FaultKind::I2cNack, "i2c-nack", Some(2), "no device on the I2C bus answers"),
     entry(
@@ -187,7 +188,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// `kind` at its usual time, for its usual length.
+    /// `kind` at the usual start, for its usual length.
     pub fn usual(kind: FaultKind) -> Fault {
         Fault { kind, start: USUAL_START, length: kind.entry().length, target: None }
     }
@@ -376,9 +377,9 @@ impl FieldFaults {
         })
     }
 
-    /// When a cycle that began at `start` and takes `own` without faults ends: later if the engine is slow,
-    /// not before the fault's end if it hangs, [`Instant::NEVER`] if the fault does not end. A hang that
-    /// begins while the cycle runs affects it too.
+    /// The end of a cycle that began at `start` and takes `own` without faults. It is later if the engine is
+    /// slow; if the engine hangs, it is at least `own` after the fault's end, or [`Instant::NEVER`] if the
+    /// fault does not end. A hang that begins while the cycle runs affects the cycle too.
     pub fn end_of_cycle(&self, start: Instant, own: Span) -> Instant {
         let at = start.since(self.zero);
         let slow = self.faults.iter().any(|(kind, fault)| *kind == FieldFault::Slow && fault.is_on(at));

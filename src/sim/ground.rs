@@ -1,17 +1,18 @@
-//! Three reflection sensors under the front of the car; the converter's counts, where more is brighter.
+//! Three reflectance sensors under the front of the car. They read as counts of the converter: the brighter
+//! the ground, the more counts.
 
 use super::noise::Noise;
 use super::world::{Outline, Pose, Surface, World};
 use crate::base::plan::{ChipSensor, SensorKind, SensorPlan};
 
-/// Distance of their spots on the ground behind the front end, metres.
+/// How far their spots on the ground are behind the front end, metres.
 const BEHIND_FRONT_M: f64 = 0.01;
-/// Counts over each ground. The vendor's reference between floor and line is 1000; its limit for "no floor"
-/// is 500, so the line must stay above that.
+/// Counts over the floor and over the line. The vendor's reference between floor and line is 1000; its limit
+/// for "no floor" is 500, so the line must stay above that.
 const FLOOR: f64 = 1400.0;
 const LINE: f64 = 800.0;
-/// Standard deviation in counts: 1 % of the floor's. At most a few readings in a row are equal, so a frozen
-/// converter can be told from a quiet one.
+/// Standard deviation in counts: about 1 % of the floor's counts. At most a few readings in a row are equal,
+/// so a frozen converter can be told from a quiet one.
 const NOISE: f64 = 15.0;
 
 /// The three sensors: left, middle, right.
@@ -45,14 +46,16 @@ impl Ground {
 pub struct Spots([[f64; 2]; 3]);
 
 impl Spots {
-    /// The outer two are directly ahead of the front wheels. That is wider than the vendor's module (about 4
-    /// cm): an edge that a wheel can reach unseen does not test the software.
+    /// The outer two are directly ahead of the front wheels, so farther apart than on the vendor's module
+    /// (about 4 cm). With that module, a wheel can reach an edge that no sensor has seen; such a fall says
+    /// nothing about the software.
     pub fn ahead_of_wheels(outline: &Outline) -> Spots {
         let ahead = outline.front() - BEHIND_FRONT_M;
         Spots([0.5, 0.0, -0.5].map(|share| [ahead, share * outline.track]))
     }
 
-    /// The spots that the board states for the first three channels; for other sensors, the spots above.
+    /// The spots that the board states for channels 0 to 2 of the converter. A channel without one gets its
+    /// spot of [`Spots::ahead_of_wheels`].
     pub fn of(sensors: &[SensorPlan], outline: &Outline) -> Spots {
         let mut spots = Spots::ahead_of_wheels(outline);
         for sensor in sensors {
@@ -99,7 +102,7 @@ mod tests {
                 counts => panic!("{counts}"),
             })
         };
-        // Looking along x, left is the greater y.
+        // The car faces along x, so its left side is at the greater y.
         assert_eq!(seen(1.03), [Floor, Cliff, Cliff]);
         assert_eq!(seen(1.05), [Floor, Floor, Cliff]);
         assert_eq!(seen(2.0), [Floor, Line, Floor]);

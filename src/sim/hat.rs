@@ -1,11 +1,11 @@
 //! The Robot HAT's microcontroller as seen from the wire: frames of three bytes, timers, pulses, the
 //! converter's two-byte reads, the reset line. It does not model the world: its owner supplies the
-//! converter's voltages and moves the motors.
+//! converter's counts, reads the pulses and moves the motors.
 //!
-//! Register map: SunFounder's robot-hat library 2.5, the same source as the driver's, but implemented
-//! independently of it, so that the model does not repeat a mistake of the driver. Two things are not
-//! documented. This model assumes that an aborted frame stays until a reset (a reset is the vendor's remedy).
-//! Whether a register number followed by a repeated start is part of a frame is the board's choice
+//! Register map: from SunFounder's robot-hat library 2.5, like the driver's, but implemented independently of
+//! the driver, so that the model does not repeat its mistakes. Two things are not documented. The model
+//! assumes that the bytes of an aborted frame stay until a reset (a reset is the vendor's remedy). The board
+//! chooses whether a register number followed by a repeated START counts as part of a frame
 //! (`counts_every_byte`), because a program must work with either.
 
 use super::outputs::{Outputs, SERVO_HZ};
@@ -65,7 +65,8 @@ impl Hat {
         }
     }
 
-    /// The same chip, but with a byte count that neither a repeated start nor a STOP resets.
+    /// The same chip. With `counts_every_byte`, the register number of a block read also counts as a byte of
+    /// a frame: neither a repeated START nor a STOP resets the byte count.
     pub fn counting_every_byte(self, counts_every_byte: bool) -> Hat {
         Hat { counts_every_byte, ..self }
     }
@@ -163,7 +164,7 @@ impl Hat {
         self.pulses.get(usize::from(channel)).copied().unwrap_or(0)
     }
 
-    /// The timer behind a channel, if the chip has it and it counts.
+    /// The timer that drives a channel, if the chip has it and it is running.
     fn timer(&self, channel: u8) -> Option<Timer> {
         let number = match channel {
             0..=15 => channel / 4,

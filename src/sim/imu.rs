@@ -3,10 +3,10 @@
 //! owner sets how the car leans and moves.
 //!
 //! Register map and scales: InvenSense RM-MPU-6000A rev. 4.2, implemented independently of the driver.
-//! Mounted with x forward, y left, z up, over the middle of the car. Its interrupt line pulses for each
-//! sample on the grid of its sample rate, counted from the start of the world. Not modelled: filters and
-//! their delay, the self-test, the queue, other interrupts, and the error of an accelerometer mounted off the
-//! axis of a turn.
+//! Mounted with x forward, y left, z up, over the middle of the car. Its interrupt line pulses once per
+//! sample, at multiples of the sample period since the start of the world. Not modelled: filters and their
+//! delay, the self-test, the FIFO, other interrupts, and the error of an accelerometer mounted off the axis
+//! of a turn.
 
 use super::car::STEP_S;
 use super::noise::Noise;
@@ -21,7 +21,7 @@ const ACCEL_XOUT_H: usize = 0x3B;
 const GYRO_ZOUT_L: usize = 0x48;
 const PWR_MGMT_1: usize = 0x6B;
 const WHO_AM_I: usize = 0x75;
-/// Registers of the map; a pointer beyond them wraps around.
+/// Number of registers in the map; after the last one, the pointer wraps around.
 const REGISTERS: usize = 0x76;
 
 const RESET: u8 = 0x80;
@@ -36,7 +36,8 @@ const G: f64 = 9.80665;
 /// counts of the previous one.
 const PER_G: f64 = 16_384.0;
 const PER_DEG_S: f64 = 131.0;
-/// Standard deviations of one sample: 400 ug and 0.005 degrees per second per root hertz over 94 Hz.
+/// Standard deviations of one sample: noise densities of 400 ug and of 0.005 degrees per second, each per
+/// root hertz, over a bandwidth of 94 Hz.
 const NOISE_G: f64 = 0.004;
 const NOISE_DEG_S: f64 = 0.05;
 /// The die is a few degrees warmer than the room.

@@ -14,12 +14,12 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// Sensor number `sensor` in the world with this seed.
+    /// The noise of sensor number `sensor` in the world with this seed.
     pub fn new(seed: u64, sensor: u64) -> Noise {
         Noise { seed, next: sensor << ROOM_BITS }
     }
-    /// Normally distributed with this standard deviation, clipped at three of them: data sheets state a
-    /// maximum error.
+    /// A normally distributed error with this standard deviation. It is clipped at three standard deviations,
+    /// because data sheets state a maximum error.
     pub fn draw(&mut self, deviation: f64) -> f64 {
         self.next += 1;
         normal(self.seed, Stream::SensorNoise, self.next).clamp(-3.0, 3.0) * deviation

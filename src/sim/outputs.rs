@@ -5,11 +5,11 @@ pub const SERVO_HZ: std::ops::RangeInclusive<f64> = 40.0..=400.0;
 
 /// The output pins of a pulse-generating chip.
 pub trait Outputs {
-    /// Share of the time that a channel is high, 0..=1.
+    /// Duty cycle of a channel, 0..=1.
     fn duty(&self, channel: u8) -> f64;
-    /// Length of a channel's pulse in microseconds, if a servo would accept it.
+    /// Pulse width of a channel in microseconds, if a servo would accept it.
     fn servo_us(&self, channel: u8) -> Option<f64>;
-    /// Whether the registers request no pulse, whatever the chip does with them.
+    /// Whether the channel's registers request no pulse, even if no timer runs or the chip is asleep.
     fn is_silent(&self, channel: u8) -> bool;
 }
 

@@ -3,15 +3,15 @@
 //! and moves the motors.
 //!
 //! Register map: NXP PCA9685 rev. 4, implemented independently of the driver. Not modelled: sub-addresses,
-//! the general call, the external clock, inverted and open-drain outputs, and the choice between a change at
-//! STOP and a change at ACK, because no bus here is slow enough to show the difference.
+//! the general call, the external clock, and inverted and open-drain outputs. Nor is it modelled whether
+//! outputs change at STOP or at ACK, because no bus here is slow enough to show the difference.
 
 use super::outputs::Outputs;
 
 const MODE1: usize = 0x00;
 const PRE_SCALE: usize = 0xFE;
-/// Four registers per channel: on, off, each least significant byte first; then four registers that write all
-/// channels.
+/// Four registers per channel: the on count and the off count, each least significant byte first. Four more
+/// registers write all channels at once.
 const FIRST: usize = 0x06;
 const LAST: usize = 0x45;
 const ALL: usize = 0xFA;
@@ -99,7 +99,7 @@ impl Pca9685 {
         }
     }
 
-    /// On and off counts of `channel`, including their flags for the whole period.
+    /// On and off counts of `channel`, including the full-on and full-off flags.
     fn counts(&self, channel: u8) -> Option<[u16; 2]> {
         let at = FIRST + 4 * usize::from(channel);
         (at < LAST).then(|| {
@@ -168,7 +168,7 @@ mod tests {
         chip.write(&[0xFE]);
         chip.read(&mut back);
         assert_eq!(back, [121]);
-        chip.write(&[0x06, 0, 0, 0x33, 0x01]); // 307 counts of 20 ms
+        chip.write(&[0x06, 0, 0, 0x33, 0x01]); // 307 of 4096 counts, 20 ms period
         assert!((chip.servo_us(0).unwrap() - 1498.0).abs() < 3.0, "{:?}", chip.servo_us(0));
         chip.write(&[0x00, 0x30]);
         chip.write(&[0xFE, 5]);

@@ -1,8 +1,8 @@
-//! The simulated robot as its users see it: handles on its wires, and a report at the end. `robot.rs` models
-//! what is behind the wires.
+//! The simulated robot as its users see it: handles on its wires, and a report of its state. `robot.rs`
+//! models what is behind the wires.
 //!
-//! The mutex represents the wire, which real threads share as well. It exists only in the simulator: no
-//! production code takes a lock because of it.
+//! The mutex represents the wire, which the threads of a real robot share as well. It exists only in the
+//! simulator: a real robot has no lock in its place.
 
 use super::bus::{SimGpio, SimI2c};
 use super::car::Contacts;
@@ -38,7 +38,7 @@ pub struct Report {
     pub battery_v: f64,
     /// Resets of the microcontroller, by its line or by itself.
     pub mcu_resets: u64,
-    /// Resets that it performed by itself.
+    /// Brown-outs of the supply. Each also resets the microcontroller, if there is one.
     pub brown_outs: u64,
     /// I2C transfers requested.
     pub transfers: u64,
@@ -47,7 +47,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// All fields except the time, as bits for a digest.
+    /// The fields as bits for a digest: all except the time, the coverage and the number of contacts while
+    /// driving backwards.
     pub fn bits(&self) -> [u64; 16] {
         let Report { pose, contacts, .. } = self;
         [
@@ -83,9 +84,9 @@ pub struct Plant {
 
 impl Plant {
     /// The robot of `board` in the world of `board.sim` (the default room if the board has none), laid out
-    /// from `seed`. Its time starts at the clock's present time; faults count from there.
+    /// from `seed`. Its time starts at the clock's present time; the times of faults count from then.
     pub fn new(board: &Board, seed: u64, faults: &[Fault], clock: Arc<dyn Clock>) -> Plant {
-        // A log has no wire; a robot simulated from one gets the usual timing.
+        // The board of a log has no I2C bus; a robot simulated from it gets the usual timing.
         let usual = I2cTiming { speed_hz: 100_000, timeout: Span::from_millis(20) };
         let timings: Vec<I2cTiming> = board.i2c.iter().map(|bus| bus.timing).collect();
         let timings = if timings.is_empty() { vec![usual] } else { timings };
@@ -94,7 +95,7 @@ impl Plant {
         Plant { robot: Arc::new(Mutex::new(robot)), clock, pose, timings: timings.into() }
     }
 
-    /// A handle on the first I2C bus, for tests and tools: otherwise a bus has one owner.
+    /// A handle on the first I2C bus, for tests and tools. Everywhere else, a bus has only one owner.
     pub fn i2c(&self) -> Box<dyn I2c> {
         Box::new(SimI2c::new(self.clone(), 0, self.timings[0])) // there is at least one bus
     }

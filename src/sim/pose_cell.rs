@@ -1,10 +1,10 @@
-//! The car's pose for a reader that must not take the simulator's lock, such as a drawing: the lock
-//! represents the wires, and the bus threads wait for it.
+//! The car's pose for a reader that must not take the simulator's lock, such as a thread that draws the car:
+//! the lock represents the wires, and the bus threads would wait for the reader.
 
 use super::world::Pose;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The newest pose. Its three numbers may come from two steps, 1 ms apart: good enough to draw.
+/// The newest pose. Its three numbers may come from different accesses to the robot: good enough to draw.
 #[derive(Debug, Default)]
 pub struct PoseCell([AtomicU64; 3]);
 

@@ -20,10 +20,11 @@ const RESET: u16 = 1 << 15;
 /// INA219: this bus voltage is new. INA226: a conversion is ready.
 const CONVERTED: u16 = 1 << 1;
 const CONVERSION_READY: u16 = 1 << 3;
-/// "TI", and the INA226's own number.
+/// The manufacturer's identity ("TI" in ASCII), and the die identity of the INA226.
 const TEXAS_INSTRUMENTS: u16 = 0x5449;
 const INA226_DIE: u16 = 0x2260;
-/// Standard deviation of a reading: one count of the coarser chip, and a hundredth of the full current.
+/// Standard deviations of a reading: one count of the coarser chip, in volts; and a hundredth of the motors'
+/// current at full duty, in amperes.
 const NOISE_V: f64 = 0.004;
 const NOISE_A: f64 = 0.01;
 
@@ -40,7 +41,7 @@ pub struct PowerMonitor {
 }
 
 impl PowerMonitor {
-    /// A chip at `address` with this shunt that was just powered.
+    /// A chip at `address`, with this shunt, that was just powered.
     pub fn new(chip: PowerChip, address: u8, shunt_ohms: f32, noise: Noise) -> PowerMonitor {
         let shunt_ohms = shunt_ohms.into();
         let mut monitor =
@@ -125,12 +126,12 @@ mod tests {
     fn counts_are_those_of_each_data_sheet() {
         let [configuration, shunt, bus] = words(PowerChip::Ina219, [0, 1, 2]);
         assert_eq!(configuration, 0x399F);
-        assert!((11_700..=12_300).contains(&shunt), "1.2 A over 0.1 ohm in 10 uV: {shunt}");
+        assert!((11_700..=12_300).contains(&shunt), "1.2 A through 0.1 ohm, in units of 10 uV: {shunt}");
         assert_eq!(bus & 0b11, 0b10, "a new conversion, no overflow");
-        assert!((1947..=1953).contains(&(bus >> 3)), "7.8 V in 4 mV: {}", bus >> 3);
+        assert!((1947..=1953).contains(&(bus >> 3)), "7.8 V in units of 4 mV: {}", bus >> 3);
         let [configuration, maker, bus] = words(PowerChip::Ina226, [0, 0xFE, 2]);
         assert_eq!((configuration, maker), (0x4127, 0x5449));
-        assert!((6230..=6250).contains(&bus), "7.8 V in 1.25 mV: {bus}");
+        assert!((6230..=6250).contains(&bus), "7.8 V in units of 1.25 mV: {bus}");
     }
 
     #[test]

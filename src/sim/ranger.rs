@@ -1,17 +1,17 @@
-//! A VL53L0X as seen from the wire: paged registers, an address that is lost with the supply, a range 33 ms
-//! after the previous one. It does not model the world: its owner supplies the distance to the nearest thing
+//! A VL53L0X as seen from the wire: paged registers, an address that is lost when power is removed, and a new
+//! range every 33 ms. It does not model the world: its owner supplies the distance to the nearest thing
 //! ahead.
 //!
 //! Registers as the manufacturer's own software uses them (ST UM2039 and its API); field of view, reach and
 //! identity from the data sheet (DocID029104). Simplified: a measurement always takes the same time, whatever
-//! the timing budget says; the range is the one at the time of the read (up to 33 ms newer than the chip's);
-//! targets differ neither in colour nor in angle; and no light disturbs it.
+//! the timing budget says; the range is that at the time of the read, up to 33 ms newer than a real chip's;
+//! the colour and the angle of a target have no effect; and ambient light does not disturb the measurement.
 
 use super::noise::Noise;
 use super::sonar::Condition;
 use crate::base::time::{Instant, Span};
 
-/// Half its field of view: 25 degrees, in whole degrees.
+/// Half its field of view of 25 degrees, in whole degrees.
 pub const HALF_VIEW_DEG: i32 = 12;
 /// How far it sees a white target indoors in its default mode, metres.
 const REACH_M: f64 = 1.2;
@@ -30,8 +30,8 @@ const CLEAR: u8 = 0x0B;
 const RESULT: u8 = 0x13;
 const ADDRESS: u8 = 0x8A;
 const PAGE: u8 = 0xFF;
-/// Its page of factory trim values, in which register 0x83 says when they are ready, and 0x92 which diodes
-/// are good.
+/// Its page of factory trim values. On it, register 0x83 says when they are ready, and 0x92 gives the number
+/// and the type of its reference diodes (SPADs).
 const TRIM_PAGE: u8 = 7;
 const TRIMMED: u8 = 0x83;
 const DIODES: u8 = 0x92;
@@ -71,11 +71,11 @@ pub struct Ranger {
     up: bool,
     page: u8,
     registers: [u8; 256],
-    /// Every page except the first: can be written and read back, but has no effect here.
+    /// Stands for every page except the first: can be written and read back, but has no effect here.
     hidden: [u8; 256],
     pointer: u8,
     mode: Mode,
-    /// Measurements taken since the start.
+    /// Measurements since the start that had finished at the last clear.
     taken: u64,
     last: (u8, u16),
     noise: Noise,

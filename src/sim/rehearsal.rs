@@ -1,6 +1,7 @@
-//! Turns any board into one that drives in the simulator: the same buses, chips, lines, rules, limits and
-//! field; only the hardware behind the wires differs. Lists each sensor without a model in the simulator.
-//! Such a sensor provides no value; if the board needs it, the board cannot be rehearsed.
+//! Turns a board into one that drives in the simulator, with the same buses, chips, lines, rules, limits and
+//! field. Only the hardware behind the wires differs, and what [`Change`] lists. Also lists each sensor for
+//! which the simulator has no model. Such a sensor provides no value; if the board needs it, the board cannot
+//! be rehearsed.
 
 use super::computer;
 use super::wiring::Wiring;
@@ -12,7 +13,7 @@ use crate::base::plan::{
 /// Converter channels of the Robot HAT that are connected on the simulated car.
 const GROUND_CHANNELS: std::ops::RangeInclusive<u8> = 0..=2;
 const BATTERY_CHANNEL: u8 = 4;
-/// Charge of the simulated battery, as a share of the scale on which the board's field sees it.
+/// Where the voltage of the simulated battery lies in the range that the board's field sees (`input`), 0..=1.
 const CHARGE: f32 = 0.75;
 
 /// A board in the simulator.
@@ -29,18 +30,18 @@ pub struct Rehearsal {
 /// A difference between a rehearsal and a run of the real robot, apart from the hardware behind the wires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// There is no real robot whose lines a guard would have to hold.
+    /// The guard is left out: there is no real robot whose lines it would have to hold.
     NoGuard,
     /// The robot arms by itself: it cannot hurt anyone.
     ArmsItself,
-    /// Refused real-time requests are reported and do not end the run, although the board is strict.
+    /// Refused real-time requests are only reported and do not end the run, although the board is strict.
     NotStrict,
-    /// The room has no stair: no rule of the board watches for edges.
+    /// The room has no stairs, because no rule of the board watches for edges.
     NoEdges,
-    /// Nothing steers: there is no servo, and there are no motors called left and right. It drives straight
-    /// on.
+    /// The robot only drives straight: it has neither a servo nor motors called left and right.
     NoSteering,
-    /// The size of the robot is not stated (`[motion]`), so it is that of a PiCar-X.
+    /// The board does not state both `body` and `track` (`[motion]`); what is missing is taken from a
+    /// PiCar-X.
     UsualBody,
 }
 
@@ -66,7 +67,7 @@ pub enum NoModel {
     Needed(Vec<Unmodelled>),
 }
 
-/// `board` in the simulator.
+/// Converts `board` to one that drives in the simulator.
 pub fn rehearsal(board: &Board) -> Result<Rehearsal, NoModel> {
     match board.bus {
         BusPlan::Sim => {

@@ -33,7 +33,7 @@ use std::fmt;
 use std::sync::Arc;
 
 const STEP: Span = Span::from_nanos((STEP_S * 1e9) as u64);
-/// Converter channels: three reflection sensors, and the battery behind its divider.
+/// Converter channel of the battery, behind its divider. The reflectance sensors are on channels 0 to 2.
 const BATTERY_CHANNEL: u8 = 4;
 /// The divider maps 9.9 V to full scale of the converter.
 const BATTERY_COUNTS_PER_V: f64 = 4095.0 / 9.9;
@@ -45,14 +45,15 @@ const LOW_V: f64 = 6.9;
 const FALLEN_DEG: f64 = 35.0;
 const OVER_DEG: f64 = 60.0;
 const LEAN_NOISE_DEG: f64 = 0.3;
-/// A target that matches no device: an I2C address has 7 bits, and the GPIO number of a button is smaller.
-/// Faults without a target still apply to it.
+/// Number of a device that a fault cannot single out, such as a button whose line has a name or a number
+/// above 254. No I2C address equals it, because addresses have 7 bits. Faults without a target still apply to
+/// it.
 const NOWHERE: u8 = 0xFF;
-/// Maximum number of edges that wait to be read; like the kernel, this drops the oldest first.
+/// Maximum number of edges that wait to be read; a full queue drops its oldest edge, as in the kernel.
 const EDGES: usize = 32;
 
-/// Numbers that identify the sensors to the noise generator; they affect every digest, so they are never
-/// renumbered.
+/// Numbers that identify the sensors to the noise generator. They affect every digest, so they must never
+/// change.
 const NOISE_GROUND: u64 = 1;
 const NOISE_BATTERY: u64 = 4;
 const NOISE_LEAN: u64 = 5;
@@ -62,14 +63,14 @@ const NOISE_RANGER: u64 = 80;
 const NOISE_POWER: u64 = 144;
 const NOISE_RING: u64 = 208;
 
-/// The outcome of a transfer on the wire, whatever its bytes.
+/// How the bus responds to the start of a transfer, whatever its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// The device acknowledges its address.
     Free,
     /// No device acknowledges.
     Nack,
-    /// Something holds the bus.
+    /// A line of the bus is held.
     Held,
 }
 
@@ -77,7 +78,7 @@ pub enum Wire {
 struct Watch {
     lines: Vec<Line>,
     edges: heapless::Deque<Edge, EDGES>,
-    /// Time up to which the buttons' edges have been delivered.
+    /// Time up to which the edges of buttons and data-ready lines have been delivered.
     seen: Instant,
 }
 
@@ -85,17 +86,17 @@ struct Watch {
 /// are those of the accesses. Workers overlap, so an event of one may be reported after later events of
 /// another.
 pub trait Witness: fmt::Debug + Send {
-    /// The drive motors now have these currents, in the board's order: share of the time, -1..=1, forwards
-    /// positive. For a line with another owner, the time may lie in the past, because a bus advances by a
-    /// whole transfer in one step.
+    /// The drive motors now have these currents, in the board's order, as signed duty cycles: -1..=1,
+    /// forwards positive. If a line caused the change, `at` may lie before the world's present time: a bus,
+    /// which another thread owns, advances the world by a whole transfer in one step.
     fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant);
-    /// A transfer to the chip that makes the motors' pulses ended; whether it was acknowledged.
+    /// A transfer to the chip that generates the motors' pulses ended; `answered`: it was acknowledged.
     fn controller(&mut self, answered: bool, at: Instant);
-    /// The bytes of a transfer that was fully acknowledged; whether it went to that chip.
+    /// A transfer was fully acknowledged; these are its bytes. `controller`: it went to that chip.
     fn transfer(&mut self, bus: usize, address: u8, controller: bool, ops: &[Op<'_>], at: Instant);
     /// The thread that waits for an edge received it at `at`.
     fn edge(&mut self, edge: &Edge, at: Instant);
-    /// A level was read.
+    /// The level of a button's line was read.
     fn level(&mut self, line: Line, high: bool, at: Instant);
 }
 
@@ -121,7 +122,7 @@ pub struct Robot {
     battery_noise: Noise,
     lean_noise: Noise,
     watches: Vec<Watch>,
-    /// Last counts of each converter channel, which it repeats when it freezes.
+    /// Last counts of each converter channel; a frozen channel repeats them.
     converted: [Option<u16>; 8],
     /// A transfer has been aborted since the first bus was last free.
     broken_off: bool,
@@ -140,7 +141,7 @@ impl Robot {
         let spots = Spots::of(&board.sensors, &Outline::of(&plan));
         let sonars = chips::sonars(board, plan.sonar, seed);
         let chips = chips::chips(board, seed);
-        // If a board has both, the wider view counts.
+        // If a board has both kinds of range sensor, the sonar's wider view counts.
         let ranger = sonars.is_empty() && chips.iter().any(|(_, chip)| matches!(chip, Chip::Ranger(_)));
         let half_sight_deg = if ranger { HALF_VIEW_DEG } else { HALF_CONE_DEG };
         Robot {
@@ -193,7 +194,7 @@ impl Robot {
         }
     }
 
-    /// The pins of the chip that makes the motors' pulses.
+    /// The pins of the chip that generates the motors' pulses.
     fn pins(&self) -> &dyn Outputs {
         match (&self.hat, &self.pca9685) {
             _ if !self.wiring.has_current() => &NoCurrent,
@@ -254,7 +255,7 @@ impl Robot {
         self.pose_cell.store(self.car.pose());
     }
 
-    /// Where readers without a lock find the car.
+    /// The cell in which readers find the car's pose without taking the lock.
     pub fn pose_cell(&self) -> Arc<PoseCell> {
         self.pose_cell.clone()
     }
@@ -289,7 +290,7 @@ impl Robot {
 
     // ---- I2C --------------------------------------------------------------------------------
 
-    /// Begins a transfer and returns its outcome.
+    /// Begins a transfer and returns how the bus responds.
     pub fn begin_transfer(&mut self, bus: usize, address: u8, ops: &[Op<'_>], now: Instant) -> Wire {
         self.transfers += 1;
         let stuck = if bus == 0 { FaultKind::I2cStuck } else { FaultKind::SecondI2cStuck };
@@ -318,7 +319,7 @@ impl Robot {
         }
     }
 
-    /// Whether the chip that makes the motors' pulses is here.
+    /// Whether the chip that generates the motors' pulses is at this address.
     fn is_controller(&self, bus: usize, address: u8) -> bool {
         bus == 0
             && (self.has_pca9685(bus, address)
@@ -339,11 +340,11 @@ impl Robot {
         unplugged
     }
 
-    /// The bus hangs in the first transfer during the fault. The seed determines how many of its bytes have
-    /// arrived, from none to all; the rest never will.
+    /// The bus hangs in the first transfer during the fault. The seed determines how many of the written
+    /// bytes have arrived, from none to all; the rest never arrive.
     fn break_off(&mut self, bus: usize, address: u8, ops: &[Op<'_>], now: Instant) {
         if bus != 0 || self.broken_off || !self.acknowledges(bus, address, now) {
-            return; // only the controller on the first bus is affected
+            return; // only the first transfer to a device that answers on the first bus is cut short
         }
         self.broken_off = true;
         if let Some(Op::Write(bytes)) = ops.first() {
@@ -368,7 +369,7 @@ impl Robot {
         now: Instant,
     ) -> Result<(), BusFault> {
         if !self.acknowledges(bus, address, now) {
-            self.failed(bus, address, now); // it has lost its supply since the start
+            self.failed(bus, address, now); // the device has lost its supply or was reset since the start
             return Err(BusFault::Nack);
         }
         self.carry_out(bus, address, ops, now);

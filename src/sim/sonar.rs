@@ -1,14 +1,15 @@
-//! An HC-SR04 at the front of the car: a trigger pulse in, an echo pulse out, as long as sound takes to the
-//! nearest thing and back. It creates edges but does not deliver them.
+//! An HC-SR04 at the front of the car: a trigger pulse in, an echo pulse out, which lasts as long as sound
+//! takes to the nearest thing and back. It creates edges but does not deliver them.
 //!
 //! Everything within the cone echoes, at any angle. A real module misses smooth walls beyond about 45
 //! degrees; the model leaves that out, because no board here could do anything about it.
 //!
-//! Modules differ in what they do when no echo returns; the board states which kind it has. The data sheet
-//! says 38 ms. Modules that hold the line for 180 to 200 ms, and modules that hold it until any echo comes,
-//! are reported in the Arduino forum (topics 55119 and 429576) and in fossasia/pslab-python, request 209.
-//! Assumed: while a module times its wait, it ignores a trigger, like the firmware of the SRF04, which these
-//! modules copy; a module without a time limit sends another burst, whose echo ends the pulse.
+//! Modules differ in what they do when no echo returns; the board states which kind it has. According to the
+//! data sheet, the pulse then lasts 38 ms. Modules that hold the line for 180 to 200 ms, and modules that
+//! hold it until any echo comes, are reported in the Arduino forum (topics 55119 and 429576) and in
+//! fossasia/pslab-python, request 209. Assumed: a module that is still timing its pulse ignores a trigger,
+//! like the firmware of the SRF04, which these modules copy; a module without a time limit sends another
+//! burst, whose echo ends the pulse.
 
 use super::noise::Noise;
 use super::world::{Outline, Pose, World};
@@ -16,10 +17,10 @@ use crate::base::plan::{Line, SonarModule};
 use crate::base::time::{Instant, Span};
 use crate::hardware::bus::Edge;
 
-/// Half the opening angle of the cone, and the step between its rays: at 1 degree, a disc of 12 cm radius
-/// cannot hide between two rays within 4 m.
+/// Half the opening angle of the cone. Its rays are 1 degree apart, so that a disc of 12 cm radius within 4 m
+/// cannot hide between two rays.
 pub const HALF_CONE_DEG: i32 = 15;
-/// Farthest thing that echoes, metres.
+/// Greatest distance from which a thing echoes, metres.
 const REACH_M: f64 = 4.0;
 /// Speed of sound in the room, metres per second.
 const SOUND_M_PER_S: f64 = 343.3;
@@ -33,7 +34,8 @@ const DELAY: Span = Span::from_micros(450);
 const NO_ECHO: Span = Span::from_millis(38);
 const LONG_NO_ECHO: Span = Span::from_millis(200);
 
-/// The shortest pulse of the module's own processor, so that there are always two edges.
+/// The shortest pulse of the module's own processor. It is added to every echo, so that there are always two
+/// edges.
 const SHORTEST: Span = Span::from_nanos(100);
 
 /// Condition of the module under the present fault.
@@ -182,7 +184,7 @@ mod tests {
         );
         assert!(
             ping_edges(&mut endless, at(120), Condition::Sound, far).is_empty(),
-            "another burst does not end it either"
+            "another burst without an echo does not end it either"
         );
         assert!(endless.echo_is_high(at(3_600_000)));
         let ended = ping_edges(&mut endless, at(3_600_000), Condition::Sound, 1.0);
@@ -201,7 +203,7 @@ mod tests {
         let outline = Outline::of(&plan);
         let at = |x, y, heading| look(&world, &outline, &Pose { x, y, heading }, HALF_CONE_DEG);
         assert!((at(1.0, 1.5, 0.0) - (3.0 - outline.front())).abs() < 1e-12);
-        // Parallel to a wall at 0.2 m, the edge of the cone reaches it first.
+        // The car is parallel to a wall at 0.2 m: the edge of the cone reaches the wall first.
         let expected = 0.2 / libm::sin(15.0_f64.to_radians());
         assert!((at(1.0, 0.2, 0.0) - expected).abs() < 1e-9);
     }

@@ -1,5 +1,5 @@
-//! What each pin and channel of the simulated car does: as the board states it, seen from the vehicle. The
-//! car is wired as its board file says; a wrong file only shows up on the real car.
+//! What each pin and channel of the simulated car does, seen from the vehicle. The simulated car is always
+//! wired as its board file says, so a wrong file only shows up on the real car.
 
 use super::outputs::Outputs;
 use crate::base::command::MAX_MOTORS;
@@ -100,8 +100,8 @@ pub struct Wiring {
 
 impl Wiring {
     /// The wires that `board` names. The servo called `steering`, or else the first servo, turns the front
-    /// wheels; other servos move nothing that is simulated. Without any servo, wheels called `left` and
-    /// `right` turn the car by their speed difference.
+    /// wheels; other servos move nothing that is simulated. Without any servo, the motors whose names contain
+    /// `left` and `right` turn the car by their speed difference.
     pub fn new(board: &Board) -> Wiring {
         let mut wiring = Wiring { wires: Vec::new(), drives: Vec::new(), steering: None };
         if let Some(mcu) = &board.mcu {
@@ -164,7 +164,7 @@ impl Wiring {
     pub fn role(&self, line: Line) -> Option<Role> {
         self.wires.iter().find(|wire| wire.line == line).map(|wire| wire.role)
     }
-    /// The lines that sonars answer on.
+    /// The echo lines of the sonars.
     pub fn echoes(&self) -> impl Iterator<Item = Line> {
         self.wires.iter().filter(|wire| matches!(wire.role, Role::Echo(_))).map(|wire| wire.line)
     }
@@ -177,20 +177,20 @@ impl Wiring {
         self.wires.iter_mut().filter(|wire| wire.line == line).for_each(|wire| wire.high = high);
     }
 
-    /// Whether every line that enables the motors' current does so.
+    /// Whether every enable line is at the level that lets the motors have current.
     pub fn has_current(&self) -> bool {
         let off = |wire: &Wire| matches!(wire.role, Role::Enable { on_high } if on_high != wire.high);
         !self.wires.iter().any(off)
     }
 
-    /// Mean drive of the drive motors, -1..=1: the model is a bicycle, which has one rear wheel.
+    /// Mean drive of the drive motors, -1..=1. The model is a bicycle, which has one rear wheel.
     pub fn drive(&self, pins: &dyn Outputs) -> f64 {
         let sum: f64 = self.drives.iter().map(|drive| self.turn(drive, pins)).sum();
         if self.drives.is_empty() { 0.0 } else { sum / self.drives.len() as f64 }
     }
 
-    /// Drive of the wheels of each side, left and right, -1..=1; `None`: a servo steers, or a side has no
-    /// wheel.
+    /// Mean drive of the wheels on the left and of those on the right, -1..=1; `None`: a servo steers, or a
+    /// side has no wheel.
     pub fn wheels(&self, pins: &dyn Outputs) -> Option<[f64; 2]> {
         if !self.turns_by_its_wheels() {
             return None;
@@ -203,7 +203,7 @@ impl Wiring {
         }))
     }
 
-    /// Whether the speed difference of its wheels turns it: it has no servo, and each side has a wheel.
+    /// Whether the speed difference of its wheels turns the car: it has no servo, and each side has a wheel.
     pub fn turns_by_its_wheels(&self) -> bool {
         let has = |side| self.drives.iter().any(|drive| drive.side == Some(side));
         self.steering.is_none() && has(Side::Left) && has(Side::Right)
@@ -214,7 +214,7 @@ impl Wiring {
         self.steering.is_some()
     }
 
-    /// The current of each drive motor, in the board's order: its share of the time, -1..=1, forwards
+    /// The current of each drive motor, in the board's order, as a signed duty cycle: -1..=1, forwards
     /// positive.
     pub fn currents(&self, pins: &dyn Outputs) -> heapless::Vec<f32, MAX_MOTORS> {
         self.drives.iter().map(|drive| self.signed(drive, pins) as f32).collect() // at most MAX_MOTORS
@@ -226,7 +226,7 @@ impl Wiring {
                 let ahead = self.is_high(dir) == mirrored;
                 if ahead { pins.duty(pwm) } else { -pins.duty(pwm) }
             }
-            // When both sides are driven at once, the bridge brakes for the overlap.
+            // While both inputs are high, the bridge brakes, so only the difference drives the motor.
             Bridge::Pair { forward, backward } => pins.duty(forward) - pins.duty(backward),
         }
     }

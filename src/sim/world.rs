@@ -1,6 +1,6 @@
-//! The room: four walls, discs, rectangles without floor, a line on the floor. Laid out once, from a seed or
-//! as a file states it; answers queries about distances, contacts and ground. Only the outline of a car is
-//! used. A world from a file (`solid`) also has walls inside the room, and discs that move.
+//! The room: four walls, discs, rectangles without floor, a line on the floor. It is laid out once, from a
+//! seed or as a file states it, and answers queries about distances, contacts and ground. Of the car, it uses
+//! only the outline. A world from a file (`solid`) also has walls inside the room, and discs that move.
 //!
 //! Metres; the origin is a corner of the room, x and y run along its walls, headings are in radians
 //! counter-clockwise from x. Everything uses f64 and `libm`, so that two machines agree to the last bit.
@@ -49,7 +49,7 @@ impl Pose {
     }
 }
 
-/// A car seen from above: a rectangle around the middle of the wheelbase, four wheels.
+/// A car seen from above: a rectangle centred on the middle of the wheelbase, and four wheels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outline {
     /// Distance between the axles.
@@ -96,7 +96,7 @@ impl Outline {
     }
 }
 
-/// An axle's wheel.
+/// Which axle a wheel is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wheel {
     /// On the front axle.
@@ -130,7 +130,7 @@ pub enum Surface {
     Floor,
     /// The line.
     Line,
-    /// Nothing.
+    /// No floor.
     Cliff,
 }
 
@@ -152,7 +152,7 @@ impl World {
     pub const LINE_WIDTH: f64 = 2.0 * LINE_HALF_WIDTH;
 
     /// Lays out the room. The same plan and seed always give the same room.
-    /// A world that the plan states itself does not depend on the seed.
+    /// A world that the plan itself describes does not depend on the seed.
     pub fn new(plan: &SimPlan, seed: u64) -> World {
         if let Some(world) = &plan.world {
             return World::stated(world);
@@ -174,7 +174,7 @@ impl World {
         world
     }
 
-    /// The world that `plan` states.
+    /// The world that `plan` describes.
     fn stated(plan: &WorldPlan) -> World {
         let sides = plan.boxes.iter().copied().flat_map(Wall::sides);
         World {
@@ -201,7 +201,7 @@ impl World {
     pub fn room(&self) -> [f64; 2] {
         self.room
     }
-    /// Its standing discs; fewer than the plan asks for if they do not fit.
+    /// Its stationary discs; fewer than the plan asks for if they do not all fit.
     pub fn discs(&self) -> &[Disc] {
         &self.discs
     }
@@ -226,7 +226,7 @@ impl World {
         self.discs.iter().copied().chain(self.movers().map(|(disc, _)| disc))
     }
 
-    /// Where there is no floor: two opposite corners each.
+    /// The rectangles without floor, each given by two opposite corners.
     pub fn cliffs(&self) -> &[[f64; 4]] {
         &self.cliffs
     }
@@ -334,8 +334,9 @@ impl World {
         }
     }
 
-    /// Distance from a point to the nearest wall of the room, standing disc or missing floor, metres;
-    /// negative inside a disc or outside the room. Walls inside the room do not count.
+    /// Distance from a point to the nearest of the four walls, stationary discs and rectangles without floor,
+    /// metres; negative inside a disc or outside the room. Walls inside the room and moving discs do not
+    /// count.
     pub fn clearance(&self, at: [f64; 2]) -> f64 {
         let discs = self.discs.iter().map(|disc| distance(at, disc.at) - disc.radius);
         discs.fold(self.wall_distance(at).min(self.cliff_distance(at)), f64::min)
@@ -421,7 +422,7 @@ mod tests {
         near(world.ray([1.0, 1.0], FRAC_PI_2), 2.0);
         near(world.ray([1.0, 1.0], -FRAC_PI_2), 1.0);
         near(world.ray([3.0, 2.0], FRAC_PI_4), 2.0_f64.sqrt());
-        // Just beside the disc, the ray continues to the wall.
+        // A ray that passes just beside the disc continues to the wall.
         near(world.ray([1.0, 1.2001], 0.0), 3.0);
     }
 
@@ -449,12 +450,12 @@ mod tests {
         let front = outline.front();
         assert_eq!(at(2.0 - 0.1 - front - 0.001, 1.0, 0.0), None);
         assert_eq!(at(2.0 - 0.1 - front + 0.001, 1.0, 0.0), Some(Obstacle::Disc));
-        // Passing beside it: half a body width away from the rim.
+        // Passing beside the disc: half a body width away from its rim.
         assert_eq!(at(2.0, 1.0 - 0.1 - 0.065 - 0.001, 0.0), None);
         assert_eq!(at(2.0, 1.0 - 0.1 - 0.065 + 0.001, 0.0), Some(Obstacle::Disc));
         assert_eq!(at(4.0 - front - 0.001, 2.0, 0.0), None);
         assert_eq!(at(4.0 - front + 0.001, 2.0, 0.0), Some(Obstacle::Wall));
-        assert_eq!(at(4.0 - front - 0.001, 2.0, 0.1), Some(Obstacle::Wall), "turned, a corner is nearest");
+        assert_eq!(at(4.0 - front - 0.001, 2.0, 0.1), Some(Obstacle::Wall), "a corner of the turned body");
         assert_eq!(at(0.06, 2.0, FRAC_PI_2), Some(Obstacle::Wall));
     }
 

@@ -1,6 +1,6 @@
 //! Reads files that the user names or that a search finds: checks the type and length of a file before
-//! reading a byte of it. Only regular files are accepted. A device has no end, a FIFO blocks its reader, and
-//! opening some devices has an effect (a watchdog begins to count).
+//! reading a byte of it. Only regular files are accepted, because a device may have no end, a FIFO blocks its
+//! reader, and opening some devices has an effect (a watchdog starts).
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -21,10 +21,11 @@ impl BoundedFile {
     ///
     /// # Errors
     ///
-    /// It cannot be opened, is not a regular file ([`ErrorKind::InvalidInput`]) or is longer
-    /// ([`ErrorKind::FileTooLarge`]).
+    /// The file cannot be opened, is not a regular file ([`ErrorKind::InvalidInput`]) or is longer than
+    /// `most` bytes ([`ErrorKind::FileTooLarge`]).
     pub fn open(path: &Path, most: u64) -> io::Result<BoundedFile> {
-        // Checked before opening, because of devices; and again afterwards: it may be another file by then.
+        // Checked before opening, because opening a device can have an effect; and again afterwards, because
+        // `path` may name another file by then.
         regular(&std::fs::metadata(path)?)?;
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -37,7 +38,7 @@ impl BoundedFile {
         Ok(BoundedFile { file, length, mode: found.mode() & 0o7777, most })
     }
 
-    /// The file's stated length when it was opened. Kernel files report 0.
+    /// The file's stated length when it was opened. Files in `/proc` report 0.
     pub fn length(&self) -> u64 {
         self.length
     }
@@ -47,12 +48,12 @@ impl BoundedFile {
         self.file.take(self.most)
     }
 
-    /// Its permission bits, as `chmod` writes them.
+    /// Its permission bits, as `chmod` takes them.
     pub fn mode(&self) -> u32 {
         self.mode
     }
 
-    /// From here on, reading fails if the file grows.
+    /// Lowers the limit to the stated length: reading then fails if the file has grown.
     pub fn exactly(mut self) -> BoundedFile {
         self.most = self.length;
         self
@@ -65,7 +66,8 @@ impl BoundedFile {
         Ok(bytes)
     }
 
-    /// Reads to the end and appends to `bytes`, which holds the part before. Fails beyond the limit.
+    /// Reads to the end and appends to `bytes`, which holds what was read before. Fails if both together
+    /// exceed the limit.
     pub fn read_to_end(mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let left = self.most.saturating_sub(bytes.len() as u64);
         let expected = self.length.saturating_sub(bytes.len() as u64);
@@ -82,7 +84,7 @@ pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same as text.
+/// Like [`bytes`], as UTF-8 text.
 pub fn text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(bytes(path, most)?)
         .map_err(|_| io::Error::new(ErrorKind::InvalidData, "not text: it is not UTF-8"))

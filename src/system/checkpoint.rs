@@ -1,7 +1,7 @@
-//! Writes the state that the parts of a tick keep from slot to slot to bytes, and reads it back. Each part
-//! lists its state once, in [`Remembers::walk`], by destructuring its struct without `..`: a new field does
-//! not compile until it is listed or marked as not part of the state (`_`). The same list writes and reads,
-//! so the two cannot differ.
+//! Encodes as bytes the state that the parts of a tick keep from one slot to the next, and decodes it again.
+//! Each part lists its state once, in [`Remembers::walk`], by destructuring its struct without `..`: a new
+//! field does not compile until it is listed or marked as not part of the state (`_`). The same list writes
+//! and reads, so the two cannot differ.
 //!
 //! Writes into existing memory, so that the tick does not allocate.
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 
-/// Size of one checkpoint, bytes: three times what a board with all sensors, rules and the longest path
+/// Space for one checkpoint, bytes: three times what a board with all sensors, rules and the longest path
 /// needs.
 pub const ROOM: usize = 64 * 1024;
 
@@ -114,7 +114,7 @@ impl<'a> Archive<'a> {
         Ok(())
     }
 
-    /// Rejects a value that was read but that no tick can have.
+    /// Fails unless `holds`; rejects a value that was read but that no tick can have.
     pub fn demand(&self, name: &'static str, holds: bool) -> Result<(), Unfit> {
         if holds { Ok(()) } else { Err(Unfit { part: self.part, value: name }) }
     }

@@ -32,16 +32,16 @@ const DIGEST: usize = blake3::OUT_LEN;
 
 /// Longest payload, in bytes, so that a huge file cannot take all memory. A read-out is at most 135 kB. The
 /// largest brain, 64 x 64^3 cells with the same channels in half resolution and a bank of 10,000, is 97 MB,
-/// or 290 MB with the state of the f64 engine; the rest is room for 90 patterns of 8.4 MB in its library, or
-/// for 37 in f64. At 32^3 a brain is 31 MB and a pattern 1 MB.
+/// or 290 MB with the state of the f64 engine; the remaining bytes are enough for 90 patterns of 8.4 MB in
+/// its library, or for 37 in f64. At 32^3 a brain is 31 MB and a pattern 1 MB.
 pub const MAX_PAYLOAD: usize = 1 << 30;
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Four letters in the file. Part of the format: never reused.
+    /// Four letters that identify the kind in a file. Part of the format, so a tag is never reused.
     pub tag: [u8; 4],
-    /// For people.
+    /// The name in messages.
     pub name: &'static str,
     /// Version of the payload's format that this program writes, and the only one that it reads.
     pub version: u32,
@@ -50,7 +50,7 @@ pub struct Kind {
 /// Why bytes were refused, or a value could not be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CodecError {
-    /// The first eight bytes are not ours.
+    /// The first eight bytes are not `GANGLION`.
     NotOurs,
     /// One of our files, but of another kind.
     WrongKind {
@@ -165,7 +165,7 @@ impl std::error::Error for FileError {}
 /// Longest single record, in bytes: a slot with 64 sensors and a burst of a thousand readings is 40 kB.
 const MAX_RECORD: usize = 1 << 22;
 
-/// Appends `value` to `bytes` without a header: for one of many records in a container that has its own.
+/// Appends `value` to `bytes` without a header: for one of many records in a container with its own header.
 /// Integers have variable length.
 pub fn append<T: Serialize>(value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
     bincode::serde::encode_into_std_write(value, bytes, bincode::config::standard())
@@ -246,8 +246,8 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, CodecE
 
 /// Decodes a payload; returns the value and how many bytes it took. bincode allocates the stated length of a
 /// string before it checks that so many bytes follow. So it gets a limit that depends on the payload's
-/// length: 512 KiB, 64 MiB, 128 MiB, or twice the longest payload. bincode's limits have to be constants, and
-/// each compiles another decoder of every type.
+/// length: 512 KiB, 64 MiB, 128 MiB, or twice the longest payload. There are only four, because bincode's
+/// limits must be constants, and each compiles another decoder for every type.
 fn spelled_by<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, usize), bincode::error::DecodeError> {
     fn within<T: DeserializeOwned, const LIMIT: usize>(
         payload: &[u8],
@@ -294,8 +294,8 @@ pub fn save<T: Serialize>(path: &Path, kind: Kind, value: &T) -> Result<(), File
     save_by(path, kind, value, &mut Vec::new(), None)
 }
 
-/// Like [`save`], with `bytes` as its buffer, for a caller that writes often and does not allocate each time.
-/// With `kept` the old file stays under that name.
+/// Like [`save`], with `bytes` as its buffer, for a caller that writes often and reuses the buffer instead of
+/// allocating each time. With `kept`, the old file stays under that name.
 pub fn save_by<T: Serialize>(
     path: &Path,
     kind: Kind,
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn unused_payload_bytes_are_refused() {
-        // A valid container around one number too many: only `used == length` detects it.
+        // A valid container whose payload has one number too many: only the check of `used` detects it.
         let bytes = encode(THING, &(thing(), 7u32)).unwrap();
         assert_eq!(again(&bytes), Err(CodecError::TrailingBytes { end: 54, extra: 4 }));
     }

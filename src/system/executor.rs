@@ -29,15 +29,17 @@ pub trait Worker: Send {
     fn has_motors(&self) -> bool {
         false
     }
-    /// Does the next piece of work and returns when it wants to be called again ([`Instant::NEVER`]: only
-    /// when its waker is signaled). Blocks for at most the time limit of its own bus or computation.
+    /// Does the next piece of work. Returns the time at which it wants to be called again
+    /// ([`Instant::NEVER`]: only when its waker is signaled). Blocks for at most the time limit of its own
+    /// bus or computation.
     fn step(&mut self, clock: &dyn Clock) -> Instant;
     /// Hands over the results of the step. Never blocks. If it raises a halt, it reads the halt's time from
-    /// `clock` after it has handed over the readings: a command of a tick that ran in between must not pass
-    /// the halt.
+    /// `clock` after it has handed over the readings, so that the halt also stops the command of a tick that
+    /// ran just before it could see them.
     fn publish(&mut self, clock: &dyn Clock);
-    /// The last call: leave the hardware safe. Bounded like a step. Called again if it panics, and also after
-    /// a panic in any other worker. Returns whether its motors, if any, are known to have stopped.
+    /// The last call: leaves the hardware safe. Its time is bounded like a step's. It is made even after a
+    /// panic in this or another worker, and made again if it panics itself. Returns whether its motors, if
+    /// any, are known to have stopped.
     fn finish(&mut self, _clock: &dyn Clock) -> bool {
         true
     }

@@ -8,8 +8,8 @@
 //! launches, one call replays a captured [`Graph`] of them, and an [`Event`] can be polled for whether the
 //! device has passed it. Nothing here waits for the device except releasing resources.
 //!
-//! Every call goes through one function (`call.rs`), which notes it in the [`Watch`] for other threads, and
-//! applies an injected [`GpuFault`], on a real GPU and on the stand-in of `kernels/emulator`.
+//! Every call on an opened GPU goes through `call.rs`, which notes it in the [`Watch`] for other threads and
+//! applies an injected [`GpuFault`], both on a real GPU and on the stand-in of `kernels/emulator`.
 //!
 //! In the steady state (copies, fills, launches, replays, records, polls) no call allocates on the host.
 //! GPU resources are released when dropped, in any order, and the context with the last of them.

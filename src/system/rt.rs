@@ -1,5 +1,5 @@
-//! What the system grants a real-time thread: priority, locked memory, a core. It is requested, read back and
-//! reported; a refusal is fatal only if the board says `strict`.
+//! What the system grants a real-time thread: priority, locked memory, a core. Each is requested, read back
+//! and reported; a refusal is fatal only if the board says `strict`.
 
 pub mod descriptors;
 pub mod flock;

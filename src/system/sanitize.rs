@@ -36,12 +36,12 @@ pub fn acts_on_a_terminal(text: &str) -> bool {
     matches!(lines(text), Cow::Owned(_))
 }
 
-/// `text` in one line, with terminal control characters escaped, as `\x1b`.
+/// `text` in one line, with terminal control characters escaped, e.g. as `\x1b`.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     escape(text, |_| false)
 }
 
-/// `text` with its line breaks; otherwise as [`one_line`].
+/// Like [`one_line`], but keeps line breaks and tabs.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escape(text, |character| matches!(character, '\n' | '\t'))
 }
@@ -94,12 +94,13 @@ pub fn json(text: String) -> String {
     all
 }
 
-/// Longest name, in bytes, for which similar ones are searched: the work grows with the product of two
+/// Longest name, in bytes, for which similar ones are searched: the work grows with the product of the two
 /// lengths.
 const LONGEST_SLIP: usize = 100;
 
-/// The name in `known` most similar to `found`, if any is similar: a third of the letters may differ, which
-/// allows a typo or two but not another word. A forgotten suffix (the unit of `hold_ms`) is one typo.
+/// The name in `known` most similar to `found`, if any is similar: about a third of the letters may differ,
+/// which allows a typo or two but not another word. A forgotten suffix (the unit of `hold_ms`) counts as one
+/// typo.
 pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     if found.len() > LONGEST_SLIP {
         return None;

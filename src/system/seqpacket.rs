@@ -19,8 +19,8 @@ use std::path::Path;
 /// Connections that may wait to be accepted: a runtime, a safe-stop and a user.
 const BACKLOG: i32 = 4;
 
-/// Listens at `path`, for its owner and its group, for as long as the lock is held. Replaces a socket that a
-/// dead process left behind, but not one on which a process listens.
+/// Listens at `path`, where its owner and its group may connect, for as long as the lock is held. Replaces a
+/// socket that a dead process left behind, but not one on which a process listens.
 pub fn listen_at(path: &Path) -> io::Result<(SocketLock, OwnedFd)> {
     let mut lock = SocketLock::take(path)?;
     let socket = lock.listen(SocketType::SEQPACKET, BACKLOG)?;
@@ -68,12 +68,12 @@ pub fn send_to(connection: impl AsFd, bytes: &[u8]) -> bool {
     send(connection, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok_and(|sent| sent == bytes.len())
 }
 
-/// Waits until one of `descriptors` is readable, at most `longest`; returns whether one is. Polls at most
-/// four.
+/// Waits until one of `descriptors` is readable, at most `longest`; returns whether one is. Polls only the
+/// first four.
 pub fn wait_for(descriptors: &[impl AsFd], longest: Span) -> bool {
     let mut waited_for = heapless::Vec::<PollFd<'_>, 4>::new();
     for descriptor in descriptors.iter().take(4) {
-        let _ = waited_for.push(PollFd::new(descriptor, PollFlags::IN)); // as many as there is room for
+        let _ = waited_for.push(PollFd::new(descriptor, PollFlags::IN)); // there is room for all four
     }
     // Interrupted or timed out: the caller checks again.
     poll(&mut waited_for, Some(&timespec(longest))).is_ok_and(|ready| ready > 0)
@@ -85,7 +85,7 @@ pub fn drain(event: &OwnedFd) {
     let _ = rustix::io::read(event, &mut count); // it is fine if there is nothing to clear
 }
 
-/// A span in the kernel's type.
+/// Converts a span to the kernel's `timespec`.
 pub fn timespec(span: Span) -> Timespec {
     let nanos = span.as_nanos();
     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(receive(&there, &mut buffer), Received::Message(5));
         drop(here);
         assert_eq!(receive(&there, &mut buffer), Received::Closed);
-        assert!(!send_to(&there, b"x"), "and no SIGPIPE");
+        assert!(!send_to(&there, b"x"), "the send fails, without SIGPIPE");
         drop(place);
         assert!(!path.exists());
         std::fs::remove_file(path.with_extension("sock.lock")).unwrap();

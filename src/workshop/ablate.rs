@@ -1,6 +1,6 @@
 //! Measures what each part of a brain contributes. A field that was taught to correct the starting table
 //! drives through many rooms, then again with one part left out and the rest taught anew. It is compared with
-//! the table alone, with the table corrected by a linear map without memory, and with requests at random.
+//! the table alone, with the table corrected by a linear map without memory, and with random requests.
 //! Every arm drives through the same rooms with each of several field seeds; the reported intervals account
 //! for both. The effect of an arm is reported together with its cost: the time of its cycle and its memory.
 //!
@@ -35,7 +35,7 @@ pub struct Study {
     pub rooms: Rooms,
     /// Number of field seeds: the board's own and the following ones.
     pub fields: usize,
-    /// The level for learning and driving.
+    /// The quality level for learning and driving.
     pub quality: QualityLevel,
     /// The trouble that affects the driver's sensors in the judged drives.
     pub trouble: Trouble,
@@ -77,14 +77,14 @@ pub struct Finding {
 /// What an arm costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
-    /// Mean time of a cycle of its driver on this machine, microseconds; `None`: it ran none.
+    /// Mean time of a cycle of its driver on this machine, microseconds; `None`: no cycle ran.
     pub cycle_us: Option<f64>,
     /// Memory that its driver takes, in bytes, computed from sizes.
     pub memory_bytes: u64,
 }
 
 impl Finding {
-    /// Time of its cycle as a share of that of `whole`, measured in the same study.
+    /// Its cycle time as a share of that of `whole`, measured in the same study.
     pub fn cycle_of(&self, whole: &Finding) -> Option<f64> {
         let share = self.cost.cycle_us? / whole.cost.cycle_us?;
         share.is_finite().then_some(share)
@@ -170,7 +170,7 @@ pub fn ablate(
     Ok(Some(Findings { arms: findings, shares: spent[0].shares() })) // the whole field always comes first
 }
 
-/// The driver of the arm `at`, whose board is `board`. `None`: interrupted.
+/// The driver of the arm in `at`, whose board is `board`. `None`: interrupted.
 fn driver(
     board: &Board,
     study: &Study,

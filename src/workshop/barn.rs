@@ -1,4 +1,4 @@
-//! The navigation course BARN in the simulator: drivers cross worlds full of discs to a goal behind them.
+//! The BARN navigation course in the simulator: drivers cross worlds full of discs to a goal beyond them.
 //! Tick, admission, reflexes, limits and simulator are the robot's own; only the source of the motion
 //! differs.
 //!
@@ -70,7 +70,7 @@ impl Pilot {
         }
     }
 
-    /// Where it is described.
+    /// Where it is described, or what it consists of.
     pub const fn source(self) -> &'static str {
         match self {
             Pilot::Navigator => "place memory, goal wave, heading field",
@@ -87,8 +87,8 @@ impl Pilot {
         Pilot::ALL.into_iter().find(|pilot| pilot.name() == name)
     }
 
-    /// The driver of `board`; `seed` is that of the navigator's noise. `None`: the board lacks what drivers
-    /// need.
+    /// The driver for `board`; `seed` is that of the navigator's noise. `None`: the board lacks what the
+    /// driver needs.
     pub fn driver(self, board: &Board, seed: u64) -> Option<Box<dyn Driver>> {
         let options = Options { seed, ..Options::default() };
         let navigator = |options| Some(Box::new(Navigator::of(board, options)?) as Box<dyn Driver>);
@@ -104,7 +104,7 @@ impl Pilot {
     }
 }
 
-/// How well a robot senses and knows its own motion.
+/// How well a robot senses its surroundings and knows its own motion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Conditions {
     /// As configured on the board: rangers with the noise of a good chip, and commands that have the expected
@@ -154,9 +154,8 @@ impl std::fmt::Display for BarnError {
 
 impl std::error::Error for BarnError {}
 
-/// Drives through every world with every pilot, on up to `threads` threads; `done` is called after each run
-/// with the number of runs so far. Returns the runs of each pilot in the order of the worlds; `None`:
-/// interrupted.
+/// Drives through every world with every pilot, on up to `threads` threads; `done` is called after each run.
+/// Returns the runs of each pilot in the order of the worlds; `None`: interrupted.
 pub fn race(
     board: &Board,
     pilots: &[Pilot],

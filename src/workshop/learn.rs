@@ -1,5 +1,5 @@
-//! Learns from logs by fitting the read-out, a linear map of the field's features. The field itself follows
-//! from the board's seed.
+//! Learns from logs by fitting the read-out, a linear map of the field's features. The field itself is not
+//! trained: the board's seed determines it.
 //!
 //! `log` reads a log, `observe` runs it through the field, `moments` and `solve` do the least squares.
 //! `validate` judges a read-out on held-out time, `laps` on separate laps and logs, and `score` counts

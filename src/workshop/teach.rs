@@ -1,15 +1,16 @@
 //! Teaches a field to correct the board's starting table, in closed loop. The robot drives in the simulator,
 //! sometimes with trouble on its sensors. A tutor that knows the true values reports by how much the table is
 //! wrong in each situation that the robot reached, and the read-out is fitted to all situations so far
-//! (dataset aggregation: Ross, Gordon, Bagnell 2011). Rounds continue until, for each grid, the robot drives
-//! better than with the table alone in a trial through rooms that it was not taught in.
+//! (dataset aggregation: Ross, Gordon, Bagnell 2011). For each grid, rounds continue until the robot drives
+//! better than with the table alone in a trial through rooms that it was not taught in, or until the maximum
+//! number of rounds is reached.
 //!
-//! The verdict uses rooms of ten minutes, because falls are rare in shorter ones, and several field seeds,
-//! each taught separately, so that it does not depend on one lucky seed.
+//! The verdict, the final evaluation, uses drives of ten minutes, because falls are rare in shorter ones. It
+//! also uses several field seeds, each taught separately, so that it does not depend on one lucky seed.
 //!
-//! `lesson` is one drive with the tutor's notes, `driver` drives the robot in it, `trouble` makes lessons
-//! harder than the trial, `fit` does the least squares, `trial` reaches the verdict. The same board gives the
-//! same read-out with any number of threads.
+//! `lesson` is one drive with the tutor's notes, `driver` drives the robot in it, `trouble` disturbs sensors
+//! and steering, `fit` does the least squares, `trial` reaches the verdict. The same board gives the same
+//! read-out with any number of threads.
 
 pub mod driver;
 pub mod fit;
@@ -71,12 +72,12 @@ impl Default for Syllabus {
 const LESSON_ROOMS: u64 = 1 << 40;
 const TRIAL: Rooms = Rooms { first: 1 << 41, count: 12, seconds: 120 };
 const VERDICT: Rooms = Rooms { first: 1 << 42, count: 21, seconds: 600 };
-/// One level on the whole grid and one on the half grid; other differences between levels do not affect the
-/// content channels.
+/// One level with the full grid and one with the half-resolution grid; other differences between levels do
+/// not affect the content channels.
 const GRIDS: [QualityLevel; READOUT_GRIDS] = [QualityLevel::BEST, QualityLevel::WORST];
 
-/// In the first round the table drives alone; the second round teaches in the situations that the corrected
-/// table reaches.
+/// Minimum number of rounds. In the first round the table drives alone; only the second one teaches in the
+/// situations that the corrected table leads to.
 const LEAST_ROUNDS: usize = 2;
 
 /// The progress of teaching.
@@ -97,7 +98,7 @@ pub struct Progress {
 pub struct Taught {
     /// The read-out for both grids.
     pub readout: Readout,
-    /// The results on the whole and on the half grid in the rooms of the verdict.
+    /// The results on the full and the half-resolution grid, in the rooms used for the final evaluation.
     pub trials: [Trial; READOUT_GRIDS],
     /// The result of the table alone in the same rooms.
     pub standard: Trial,
@@ -125,10 +126,10 @@ pub fn teach(
         }
         let fitted = class.driver(weights.clone())?;
         for (sum, quality) in trials.iter_mut().zip(GRIDS) {
-            // The trial selected each round, so the verdict uses other rooms.
+            // The trials after the rounds selected the weights, so the verdict uses other rooms.
             *sum = sum.and(&class.trial(syllabus.verdict, &fitted, quality)?);
         }
-        standard = standard.and(&alone); // the table has no field: another seed gives the same drive
+        standard = standard.and(&alone); // the table does not use the field: the same for every seed
         own.get_or_insert(weights);
         if interrupted.load(Ordering::Relaxed) {
             return Ok(None);
@@ -141,8 +142,8 @@ pub fn teach(
     Ok(Some(Taught { readout, trials, standard }))
 }
 
-/// Teaches only the grid of `quality`, to a driver with weights for `regressors`; for comparisons. There is
-/// no verdict; rounds end as in [`teach`]. `None`: interrupted.
+/// For comparisons: teaches only the grid of `quality`, and returns the driver with the weights for
+/// `regressors`. There is no verdict; rounds end as in [`teach`]. `None`: interrupted.
 pub fn teach_grid(
     board: &Board,
     syllabus: Syllabus,

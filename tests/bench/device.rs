@@ -1,6 +1,6 @@
-//! `ganglion bench` with a GPU: the object of an emulated GPU has every figure and they agree; without a GPU
-//! the reason is given; `bench all` judges neither. The driver is the stand-in, on the library path of a
-//! child process.
+//! `ganglion bench` with a GPU: with an emulated one, the JSON object has every figure, and the figures
+//! agree; without one, the bench prints the reason. `bench all` judges GPU targets in neither case. The
+//! driver is the stand-in, on the library path of a child process.
 
 use super::{File, LENIENT, err, number, object, out, row};
 use crate::cli::ganglion;
@@ -28,7 +28,7 @@ const SMALL: [&str; 13] = [
     "--json",
 ];
 
-/// Runs the program with that folder first in the search path of libraries.
+/// Runs the program with the folder `libraries` as its library path.
 fn with(libraries: &Path, arguments: &[&str]) -> Output {
     ganglion(arguments).env("LD_LIBRARY_PATH", libraries).output().expect("the program starts")
 }
@@ -74,12 +74,12 @@ fn check(object: &Value, robots: u64) {
     assert_eq!(object["transfers_per_cycle"], 0.0, "{object}");
     assert!(
         (1.0..2.0).contains(&number(object, "calls_per_cycle")),
-        "one call, except in late cycles: {object}"
+        "one driver call, and more only in late cycles: {object}"
     );
     assert_eq!((&object["device_allocations"], &object["allocations_per_cycle"]), (&0.into(), &0.0.into()));
     assert!(
         number(object, "memory_mb") * 1e6 > robots as f64 * 64.0 * 512.0 * 2.0,
-        "the field alone is more"
+        "the cells alone need more"
     );
     for key in ["pinned_mb", "launch_and_wait_us", "host_cpu_share", "image_ms", "multiprocessors"] {
         assert!(number(object, key) > 0.0, "{key} in {object}");
@@ -211,13 +211,14 @@ fn predictions_use_the_engines_own_byte_counts() {
         let cache = row["cache_floor_us"].as_f64();
         let floor = cache.unwrap_or(number(row, "memory_floor_us")).max(number(row, "issue_floor_us"));
         assert!(floor > 0.0 && number(row, "predicted_us") > floor + number(row, "f64_us"), "{row}");
-        // A warp's f64 instruction takes 16 clocks on 2 f64 units, as most chips have, or half a clock on 64.
+        // A warp's f64 instruction takes 16 clocks on the 2 f64 units per multiprocessor that most chips
+        // have, or half a clock on 64 units.
         let pays = number(row, "f64_us") / number(row, "robots");
         assert!(if row["device"] == "H200" { pays < 0.2 } else { pays > 0.2 }, "{row}");
-        // Robots share the bank of 10,000 x 512 bytes; all other bulk data is their own.
+        // Robots share the bank of 10,000 x 512 bytes; each has its own copy of all other bulk data.
         let own = |row: &Value| number(row, "bytes_per_cycle") - 5_120_000.0;
         let alike = |other: &&Value| other["storage"] == row["storage"] && other["robots"] == 1;
-        let one = rows.iter().find(alike).expect("one robot is predicted, too");
+        let one = rows.iter().find(alike).expect("a row for one robot");
         assert!(near(own(row), number(row, "robots") * own(one)), "{row}");
     }
 }

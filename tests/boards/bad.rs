@@ -1,5 +1,5 @@
-//! One mistake each in an otherwise valid board: the message names the line, the key, and what would be
-//! right; and there is one message, without follow-up errors.
+//! Mistakes in an otherwise valid board, one at a time: the message names the line, the key, and the allowed
+//! values. There is only one message, without follow-up errors.
 
 use super::{faults, text_of};
 use ganglion::deploy::board::{self, BoardError};
@@ -239,7 +239,8 @@ fn missing_keys_are_reported_at_their_table() {
 
 #[test]
 fn each_gpio_line_is_used_once() {
-    // The ultrasonic sensor is not on 23 and 24: those turn the motors.
+    // Lines 23 and 24 set the motors' directions. An earlier brain for this car took them for the ultrasonic
+    // sensor's, which are 27 and 22.
     let wanted = "sensor.range.trig: GPIO line 23 is already taken by motor.left.dir (bad.toml:";
     slip(V4, "trig = 27", "trig = 23", wanted);
     slip(V4, "echo = 22", "echo = 24", "sensor.range.echo: GPIO line 24 is already taken by motor.right.dir");
@@ -406,8 +407,8 @@ fn an_overloaded_bus_is_refused() {
     let ten = text_of(V4).replacen("speed_hz = 100000", "speed_hz = 25000", 1);
     let faults_of_slow = faults(&ten);
     assert_eq!(faults_of_slow.len(), 1, "{faults_of_slow:#?}");
-    // Five motors of 38 bits in 10 ms, three ground sensors of 78 bits in 20 ms, a battery in 500 ms:
-    // 30,856 bits a second.
+    // Five motors of 38 bits every 10 ms, three ground sensors of 78 bits every 20 ms, the battery of 78 bits
+    // every 500 ms: 30,856 bits a second.
     assert!(faults_of_slow[0].contains("bus.speed_hz: polling and commands need 123 %"));
     let busy = text_of(V4).replacen("speed_hz = 100000", "speed_hz = 40000", 1);
     let warnings = board::from_text("busy", &busy).unwrap().warnings;

@@ -3,7 +3,7 @@
 use super::{faults, text_of};
 use ganglion::deploy::board;
 
-/// A generic board with `extra` at its end, and its faults.
+/// The faults of the generic board with `extra` at its end.
 fn generic(extra: &str) -> Vec<String> {
     faults(&format!("inherits = \"generic-linux\"\n{extra}\n"))
 }
@@ -84,7 +84,8 @@ fn extra_buses_need_unique_names_and_devices() {
     assert!(log.len() == 1 && log[0].contains("the bus kind \"log\" has no wires"), "{log:#?}");
 }
 
-/// The warnings, except the one about the line that the template leaves to the robot's builder.
+/// The warnings of `text`, except that no line can stop the motors: the generic board is a template, which
+/// leaves that line to the robot's builder.
 fn warnings_of(text: &str) -> Vec<String> {
     let warnings = board::from_text("odd", text).unwrap().warnings;
     let warnings = warnings.iter().map(|warning| warning.to_string());
@@ -107,7 +108,7 @@ fn motors_without_a_stop_line_cause_a_warning() {
     assert_eq!(warned(&format!("{gpio}enable = {{ line = 7, on_high = false }}")), [""; 0]);
     assert!(
         board::from_text("hat", text_of("picarx-v4")).unwrap().warnings.is_empty(),
-        "it has its reset line"
+        "the HAT has a reset line"
     );
 }
 
@@ -135,7 +136,7 @@ fn reserved_addresses_are_refused() {
     one("reserved_i2c = { codec = \"side:0x40\" }", "no I2C bus is named `side`; known names: motors");
     one("reserved_i2c = { codec = \"0x40\" }", "allowed: an I2C address, 8 to 119, or \"BUS:0x40\"");
     let side = "reserved_i2c = { codec = \"side:0x40\" }\n[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\n";
-    assert_eq!(generic(side), [""; 0], "on another bus it is not in the way of any device");
+    assert_eq!(generic(side), [""; 0], "on another bus, the address disturbs no device");
     // A VL53L0X wakes at 0x29, before it gets its own address.
     let moved = "reserved_i2c = { codec = 0x29 }\n[[sensor]]\nname = \"range\"\naddress = 0x30\n";
     one(
@@ -298,7 +299,7 @@ fn machine_sensors_need_a_real_machine() {
 }
 
 /// A Jetson's adapter waits 160 ms for a hung transfer, whatever timeout is set: the check refuses each time
-/// limit that assumes less, and says what is allowed.
+/// limit that is too short for that, and says what is allowed.
 #[test]
 fn budgets_below_the_drivers_own_timeout_are_refused() {
     let jetson = |extra: &str| faults(&format!("inherits = \"jetson-orin-nano\"\n{extra}\n"));
@@ -353,7 +354,7 @@ fn a_controller_has_one_address_or_a_list_of_them() {
         let faults = mcu(address);
         assert!(faults.len() == 1 && faults[0].contains(words), "{address}: {faults:#?}");
     }
-    // Both addresses are already taken.
+    // Every address in a list counts as taken, not only the first.
     let faults = faults("inherits = \"picarx-v4\"\n[reserved_i2c]\nother = 0x15\n");
     let words = "reserved_i2c.other: I2C address 0x15 is already taken by mcu.address";
     assert!(faults.len() == 1 && faults[0].contains(words), "{faults:#?}");

@@ -1,6 +1,6 @@
-//! Every board that passes the check is built and runs; one beyond a capacity is refused with the limit. Both
-//! matter: if a board passed the check but its robot panicked, the service manager would restart it again and
-//! again.
+//! Every board that passes the check can be built and runs; a board that exceeds a capacity is refused, and
+//! the message states the limit. Both matter: if a board passed the check but its robot panicked, the service
+//! manager would restart it again and again.
 
 use crate::long::or_in_full;
 use ganglion::base::command::MAX_MOTORS;
@@ -18,7 +18,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Counts of everything that has a capacity.
+/// Counts of everything whose number is limited.
 #[derive(Clone, Copy, Debug)]
 struct Counts {
     servos: usize,
@@ -124,7 +124,7 @@ fn runs(board: &Board) {
     assert!(!ending.recorder.end_late.is_empty(), "no command ever reached the motors");
 }
 
-/// Every capacity: its name, the board at the limit, the board one beyond, and the text of the refusal.
+/// Every capacity: its name, a board at the limit, a board one beyond the limit, and the text of the refusal.
 fn capacities() -> Vec<(&'static str, Counts, Counts, String)> {
     let one = |name, at: Counts, beyond: Counts, words: String| (name, at, beyond, words);
     let most_sonars = MAX_SENSORS;
@@ -184,8 +184,8 @@ fn capacities() -> Vec<(&'static str, Counts, Counts, String)> {
             "i2c: found 9 buses; allowed: at most 8".to_string(),
         ),
         one(
-            // Each bus, the sonars, the lines and the map are sources of readings; a simulated board has no
-            // files as a source.
+            // Sources of readings are each bus, the sonars, the lines and the map. A simulated board does not
+            // read files, which would be another source.
             "sources of readings",
             Counts { buses: 8, chips: 8, sonars: 2, buttons: 2, recalls: 1, ..FEW },
             Counts { buses: 9, chips: 9, sonars: 2, buttons: 2, recalls: 1, ..FEW },
@@ -199,7 +199,7 @@ fn capacities() -> Vec<(&'static str, Counts, Counts, String)> {
         ),
         one(
             "named lines",
-            // Two of the 256 are the sonar's.
+            // The limit is 256 names, of which the sonar's lines take two.
             Counts { reserved: 254, ..FEW },
             Counts { reserved: 255, ..FEW },
             "found more than 256 line names".to_string(),
@@ -224,7 +224,7 @@ fn board_at_capacity_runs_and_one_beyond_is_refused() {
 }
 
 fn counts() -> impl Strategy<Value = Counts> {
-    // Half of the boards exceed no limit, and most are exactly at one.
+    // About half of the boards exceed no limit, and most have a count that is exactly at its limit.
     let about = |most: usize| prop_oneof![4 => 0..=most, 3 => Just(most), 1 => Just(most + 1)];
     (
         (about(MAX_MOTORS - 1), 1..=2_usize, 1..=20_usize, about(20), about(20), about(MOST_THINGS)),
@@ -254,7 +254,7 @@ fn counts() -> impl Strategy<Value = Counts> {
 
 #[test]
 fn every_board_that_passes_the_check_runs() {
-    // Boards far from any capacity show nothing here, and each takes a fraction of a second.
+    // Few cases: each takes a fraction of a second, and boards far below every capacity would show nothing.
     let config = Config { failure_persistence: None, ..Config::with_cases(or_in_full(8, 48)) };
     proptest!(config, |(counts in counts())| {
         if let Ok(loaded) = board::from_text("drawn", &board_of(&counts)) {

@@ -1,4 +1,4 @@
-//! The meaning of every shipped board, in lines that a person can compare with the hardware documentation.
+//! The contents of the shipped boards, in lines that a person can compare with the hardware documentation.
 
 use super::{shipped, text_of};
 use ganglion::base::plan::{
@@ -76,7 +76,7 @@ fn sensor(board: &Board, kind: &SensorKind) -> String {
             format!("least of {}", names.join(" "))
         }
         SensorKind::LogColumn { column } => format!("column {column}"),
-        _ => format!("{kind:?}"), // everything
+        _ => format!("{kind:?}"), // all its fields
     }
 }
 
@@ -201,8 +201,8 @@ fn picarx_v4_matches_the_vendors_car() {
     assert_eq!(facts(&shipped("picarx-v4").board), PICARX_V4);
 }
 
-/// The controller of a Pi 5 can hang in ways that only a rebind of its driver fixes (raspberrypi/linux,
-/// issues 5784 and 6043); the bench shows what the runtime does without that.
+/// The I2C controller of a Pi 5 can hang in ways that only a rebind of its driver fixes (raspberrypi/linux,
+/// issues 5784 and 6043); the bench shows what the runtime does without a rebind.
 #[test]
 fn the_cars_permit_a_rebind_but_the_bench_does_not() {
     for (name, expected) in [("picarx-v4", true), ("picarx-v5", true), ("virtual-bench", false)] {
@@ -419,7 +419,7 @@ fn every_shipped_board_passes_the_check() {
                 assert_eq!(warnings.len(), 1, "{warnings:?}");
                 assert!(warnings[0].contains("documented for 100 kHz only"), "{warnings:?}");
             }
-            // The board is a template: the line depends on the computer.
+            // The board is a template: which line can stop the motors depends on the computer.
             "generic-linux" => {
                 assert_eq!(warnings.len(), 1, "{warnings:?}");
                 assert!(warnings[0].contains("no line can stop the motors"), "{warnings:?}");
@@ -486,7 +486,6 @@ fn the_digest_depends_on_values_not_on_formatting() {
     assert_ne!(board::from_text("x", &other_meaning).unwrap().digest, plain);
 }
 
-/// An earlier brain for this car stopped on bright ground and listened for echoes on the motors' lines.
 #[test]
 fn only_the_car_drives_back_along_its_path() {
     for (name, backs) in [
@@ -499,7 +498,8 @@ fn only_the_car_drives_back_along_its_path() {
     ] {
         let board = shipped(name).board;
         assert_eq!(board.backing.is_some(), backs, "{name}");
-        // A person who arms the robot at an edge confirms that the path behind it is free for the retreat.
+        // By arming the robot, a person confirms that `start_m` metres behind it are free. If the longest
+        // retreat did not fit into them, a robot that is armed at an edge would stay there.
         let (Some(backing), Some(motion)) = (board.backing, board.motion) else { continue };
         let retreats = board.reflexes.iter().map(|rule| rule.retreat.as_secs_f64());
         let longest = f64::from(motion.full_speed) * retreats.fold(0.0, f64::max);
@@ -507,6 +507,7 @@ fn only_the_car_drives_back_along_its_path() {
     }
 }
 
+/// An earlier brain for this car stopped on bright ground instead.
 #[test]
 fn dark_ground_counts_as_an_edge() {
     for name in ["picarx-v4", "picarx-v5", "sim"] {
@@ -526,7 +527,7 @@ fn dark_ground_counts_as_an_edge() {
             panic!("an ADC channel")
         };
         assert_eq!(channel, 4);
-        // 2957 counts are the vendor's 7.15 V.
+        // The vendor's threshold of 7.15 V is 2957 counts.
         assert!((per_count * 2957.0 - 7.15).abs() < 0.002, "{name}");
     }
 }

@@ -10,7 +10,7 @@ use ganglion::deploy::board::{self, BoardError};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
-/// Values that are wrong somewhere, at the ends of ranges, or of an unexpected type.
+/// Values that are wrong for some keys, at the end of a range, or of an unexpected type.
 const VALUES: [&str; 32] = [
     "0x40",
     "\"side:0x68\"",

@@ -1,4 +1,4 @@
-//! What one board inherits from another, and from where.
+//! What one board inherits from another, and the origin that is shown for each value.
 
 use super::{faults, shipped, text_of};
 use ganglion::base::plan::{MotorKind, Storage, Targets};
@@ -156,7 +156,7 @@ fn like_copies_unstated_keys() {
     let floor = loaded.board.sensors.last().unwrap();
     assert_eq!(floor.unit, "counts");
     let input = floor.input.unwrap();
-    assert_eq!((input.low, input.high), (0.0, 3000.0), "tables inside merge as well");
+    assert_eq!((input.low, input.high), (0.0, 3000.0), "inner tables are merged, too");
     assert_eq!(origin(&loaded, "sensor.floor.channel"), "child.toml:5");
     assert!(origin(&loaded, "sensor.floor.unit").starts_with("built-in/picarx-v4.toml:"));
 }
@@ -224,7 +224,7 @@ fn inheritance_cycles_are_refused() {
 
 #[test]
 fn a_path_without_a_folder_means_the_current_folder() {
-    // The parent of a path without a folder is the empty path; its neighbours are looked up there.
+    // `Path::parent` of a path without a folder is the empty path; sibling boards are looked up there.
     let error = board::load(Path::new("Cargo.toml")).unwrap_err().to_string();
     assert!(error.contains("package: unknown key"), "{error}");
 }

@@ -4,9 +4,9 @@ use ganglion::deploy::board;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-/// Longest file that is read.
+/// Almost the maximum size of a board file (1 MiB), bytes.
 const FULL: usize = 1_000_000;
-/// Long enough for a busy machine, and short enough that a person would still wait.
+/// Limit for the time until the report: long enough for a busy machine, short enough for a person to wait.
 const SOON: Duration = Duration::from_secs(30);
 
 /// A board with as many numbered copies of `line` as fit into a file.
@@ -22,13 +22,13 @@ fn many(line: impl Fn(usize) -> String) -> String {
     text
 }
 
-/// The report on `text`, which contains `words`.
+/// The report on `text`. Checks that it comes soon, is short and contains `words`.
 #[track_caller]
 fn reported(text: &str, words: &str) -> String {
     let began = Instant::now();
     let told = format!("{:#}", board::from_text("large", text).expect_err("no board"));
     assert!(began.elapsed() < SOON, "it took {:?}", began.elapsed());
-    assert!(told.len() < 100_000, "{} bytes of words", told.len());
+    assert!(told.len() < 100_000, "the report has {} bytes", told.len());
     assert!(told.contains(words), "wanted {words:?} in: {}", &told[..told.len().min(2_000)]);
     told
 }

@@ -1,5 +1,5 @@
-//! The JSON Schema of board files has exactly the keys that the checks request. All shipped boards fit it,
-//! and mistakes do not.
+//! The JSON Schema of board files has exactly the keys that the checks request. All shipped boards conform to
+//! it, and boards with mistakes do not.
 
 use super::schema_subset::faults_of;
 use super::text_of;
@@ -11,7 +11,7 @@ fn board_of(text: &str) -> Value {
     toml::from_str(text).expect("TOML")
 }
 
-/// The schema's faults of this text, one line each.
+/// What the schema finds wrong with this text, one line each.
 fn refused(text: &str) -> Vec<String> {
     faults_of(&board_of(text), &board::schema())
 }
@@ -35,7 +35,7 @@ fn every_shipped_board_names_the_schema_and_fits_it() {
     }
 }
 
-/// Keys in the sources of the checks: literals that are requested from a section.
+/// Keys that the sources of the checks request from a section, found as string literals in calls.
 fn keys_in_the_checks() -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     let folder = std::fs::read_dir("src/deploy/board/check").expect("the checks");
@@ -94,7 +94,7 @@ const ASKS: [&str; 20] = [
 /// Lists whose entries have a name; the second literal in the call is the name's key.
 const LISTS: [&str; 5] = ["\"i2c\"", "\"motor\"", "\"sensor\"", "\"reflex\"", "\"decision\""];
 
-/// Every name of a property in `schema`, at any depth.
+/// The name of every property in `schema`, at any depth.
 fn properties(schema: &Value, found: &mut BTreeSet<String>) {
     match schema {
         Value::Object(members) => {
@@ -124,7 +124,9 @@ fn the_schema_has_exactly_the_keys_of_the_checks() {
     assert!(expected.len() > 150, "{}", expected.len());
 }
 
-/// Adds `key` to every table of `board` in turn, except to tables whose keys are free names.
+/// Adds copies of the whole board to `all`, each with one mistake in `board`, the part at `path`: an unknown
+/// key in a table (unless its keys are free names), or a wrong value in place of a number, a boolean or a
+/// string. `put` puts a changed part back into the whole board.
 fn with_a_slip(board: &Value, path: &str, all: &mut Vec<(String, Value)>, put: &dyn Fn(Value) -> Value) {
     match board {
         Value::Object(members) => {

@@ -26,16 +26,16 @@ impl Checker<'_> {
             Value::Bool(true) => return,
             Value::Bool(false) => return faults.push(format!("{path}: nothing is allowed here")),
             Value::Object(words) => words,
-            odd => panic!("no schema: {odd}"),
+            odd => panic!("not a schema: {odd}"),
         };
         for (word, limit) in words {
             let sound = match word.as_str() {
                 "$schema" | "$defs" | "title" | "description" => true,
-                "then" => true, // with "if"
+                "then" => true, // checked with "if"
                 "$ref" => {
                     let pointer =
-                        limit.as_str().and_then(|text| text.strip_prefix('#')).expect("a local one");
-                    self.fits(value, self.whole.pointer(pointer).expect("it exists"))
+                        limit.as_str().and_then(|text| text.strip_prefix('#')).expect("a local reference");
+                    self.fits(value, self.whole.pointer(pointer).expect("a known definition"))
                 }
                 "type" => is_of(value, limit.as_str().expect("one type")),
                 "enum" => limit.as_array().expect("a list").contains(value),
@@ -127,7 +127,7 @@ fn count(limit: &Value) -> usize {
     limit.as_u64().expect("a count") as usize
 }
 
-/// The two patterns that the schema has.
+/// Whether `text` matches `pattern`, which must be one of the two that the schema uses.
 fn matches(text: &str, pattern: &str) -> bool {
     let is_name = |text: &str| {
         (1..=32).contains(&text.len())

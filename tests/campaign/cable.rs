@@ -1,5 +1,5 @@
 //! The tether and the brain of a robot whose field is computed elsewhere, in virtual time: what the script
-//! does to the link, and when the runtime's end of it received a valid answer. A `Temper` plays the brain.
+//! does to the link, and when a valid answer reached the runtime's end. A `Temper` plays the brain.
 
 use super::draw::Draw;
 use super::script::{LinkTrouble, Script};
@@ -13,7 +13,7 @@ use ganglion::field::{FieldEngine, FieldInput};
 use ganglion::system::seqpacket::Received;
 use std::sync::{Arc, Mutex};
 
-/// Purpose of the random numbers of a cable.
+/// Purpose of the link's random numbers.
 const CABLE: u64 = 0x6361;
 /// Round-trip time over a healthy link, microseconds.
 const TRIP_US: [f64; 2] = [200.0, 3_000.0];
@@ -44,7 +44,7 @@ struct Cable {
     answers: Answers,
 }
 
-/// The tether of a board that has one, and the answers that come over it.
+/// The tether of a board that has one, and the times of the answers that come over it.
 pub fn tether(
     board: &Board,
     script: &Script,
@@ -80,7 +80,7 @@ impl Cable {
         self.at(at).any(|trouble| trouble == LinkTrouble::Dies)
     }
 
-    /// When the tether's process dies, if it does by `until`.
+    /// When the tether's process dies next, if that is not after `until`.
     fn dies_by(&self, until: Instant) -> Option<Instant> {
         let now = self.clock.now();
         let begins = self.troubles.iter().filter(|(trouble, ..)| *trouble == LinkTrouble::Dies);
@@ -127,7 +127,8 @@ impl Cable {
         self.last = Some(answer);
     }
 
-    /// The runtime can read an answer at `at`.
+    /// Notes that the runtime can read an answer at `at`, unless the answer is too old or the tether dies
+    /// before that.
     fn count(&mut self, request: &CycleRequest, at: Instant) {
         if at.since(request.sent) <= self.silence
             && self.dies_by(at).is_none()
@@ -163,7 +164,7 @@ impl Cable {
                 self.put(at, &FromTether::Answer { round_trip: trip, answer: &answer });
             }
             _ => {
-                self.count(request, at); // the brain is not silent
+                self.count(request, at); // a refusal, too, shows that the brain is not silent
                 let answer = CycleAnswer::without(request, self.draw.pick(&verdicts)).encode();
                 self.put(at, &FromTether::Answer { round_trip: trip, answer: &answer });
             }
@@ -191,7 +192,7 @@ impl Hop for Cable {
         match FromRuntime::decode(message).expect("the runtime sends valid messages") {
             FromRuntime::Hello(_) => self.put(now, &FromTether::Link(LinkPhase::Joined, Text::of("cable"))),
             FromRuntime::Request(bytes) => {
-                let request = CycleRequest::decode(bytes).expect("and requests that can be answered");
+                let request = CycleRequest::decode(bytes).expect("the runtime sends valid requests");
                 self.answer(&request);
             }
         }

@@ -28,8 +28,7 @@ pub fn script_of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> S
 /// The field's engine panics.
 const PANIC: &str = "field-panic";
 
-/// The names of all faults that a script may have. A campaign in which one of them never occurred reports
-/// that.
+/// The names of all simulator faults that a script may contain. A campaign reports those that never occurred.
 pub const FAULTS: [&str; 15] = [
     "i2c-nack",
     "i2c-stuck",
@@ -48,7 +47,8 @@ pub const FAULTS: [&str; 15] = [
     "estop",
 ];
 
-/// Every possible fault on this board: its name with the target, and its usual longest duration, seconds.
+/// Every fault that is possible on this board: its name with the target, and the longest duration that
+/// `faults` draws for it, seconds.
 fn strikable(board: &Board) -> Vec<(String, f64)> {
     let mut all: Vec<(String, f64)> = [
         ("i2c-nack", 20.0),
@@ -211,7 +211,7 @@ impl Writer {
         }
     }
 
-    /// Faults of the guard, if the board has one.
+    /// Faults of the guard and requests for a safe-stop, if the board has a guard.
     fn guard(&mut self, board: &Board) {
         let Some(plan) = board.guard else { return };
         let timeout = plan.timeout.as_secs_f64();
@@ -239,8 +239,8 @@ impl Writer {
     }
 
     /// Suspends of the machine, in two out of three seeds. Half of them happen during something else: a
-    /// press, a dead bus, a late thread. Afterwards, threads resume one after another, and an operator arms
-    /// the robot.
+    /// press, a dead bus, a late thread. After some of them, a thread resumes late or an operator arms the
+    /// robot.
     fn sleeps(&mut self) {
         if self.draw.chance(0.33) {
             return;
@@ -302,7 +302,7 @@ impl Writer {
         }
     }
 
-    /// The process gets a signal to end before the run is over.
+    /// In three of ten scripts, the process gets a signal to end before the run is over.
     fn ends(&mut self) {
         if self.draw.chance(0.3) {
             let at = self.draw.between(0.0, self.length);

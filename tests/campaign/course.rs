@@ -1,5 +1,6 @@
 //! One run: a board, a script and a length of virtual time, under a judge. The robot is the real one, built
-//! as usual and stepped in virtual time; only late threads and the judge are added.
+//! as usual and stepped in virtual time. The judge, late threads and suspends are added, and the process of
+//! the guard and the brain are simulated.
 
 use super::cable::{self, Answers};
 use super::judge::facts::Facts;
@@ -25,7 +26,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Slots between the request to stop and the end of the process, as in `drive.rs`.
+/// Slots between the request to stop and the end of the process, as in `runner.rs`.
 const STOP_SLOTS: u32 = 10;
 
 /// Which promises a run checks and which events it records.
@@ -33,7 +34,7 @@ const STOP_SLOTS: u32 = 10;
 pub struct View {
     /// The promises that the judge checks.
     pub watched: Watched,
-    /// Record the events in this stretch of time.
+    /// Record the events between these times.
     pub trace: Option<(Instant, Instant)>,
 }
 
@@ -48,13 +49,13 @@ pub struct CourseOutcome {
     pub distance_m: f64,
     /// How often the motors began to turn.
     pub starts: u64,
-    /// How often the robot had to keep each promise.
+    /// How often each promise was put to the test.
     pub exercised: Vec<u64>,
-    /// The notes that the view requested.
+    /// The recorded events, if the view requested them.
     pub trace: String,
 }
 
-/// A worker whose thread is not scheduled for a while.
+/// A worker whose thread is not scheduled during `spells`.
 struct Late {
     inner: Box<dyn Worker>,
     spells: Vec<(Instant, Instant)>,
@@ -82,8 +83,8 @@ impl Worker for Late {
     }
 }
 
-/// The clock of the loop. A machine that is scripted to suspend in the middle of a slot does so right after
-/// the loop has checked how long the machine slept, so that the loop does not notice.
+/// The clock of the loop. If the script suspends the machine in the middle of a slot, this happens right
+/// after the loop has checked how long the machine slept, so that the loop does not notice it in that slot.
 struct Drowsy {
     clock: Arc<SimClock>,
     /// Nanoseconds to sleep at the next check; 0: none.
@@ -124,12 +125,12 @@ struct Guarded {
 }
 
 impl Guarded {
-    /// The pair for a board that requires a guard.
+    /// The pair for a board that has a guard.
     fn of(board: &Board, plant: &Plant, script: &Script) -> Option<Guarded> {
         let sentry = Sentry::of(board, plant, script)?;
         let timeout = board.guard?.timeout;
         let (hold, digest) = sentry.hold();
-        // As in `session` on real hardware: the drivers request the line.
+        // As on real hardware, the drivers request the line, so the heartbeat does not.
         let (alone, socket) = (false, "no socket: stepped".into());
         let plan = HeartbeatPlan { socket, board: digest, hold, timeout, alone };
         let link = Link::new(alone).expect("two event descriptors");
@@ -145,7 +146,8 @@ impl Guarded {
         Some(GuardHealth::new(self.link.clone(), plan.timeout))
     }
 
-    /// Adds both to the robot's own workers: the heartbeat is one of the runtime's threads, the guard is not.
+    /// Adds the heartbeat and the guard to the robot's own workers. Only the heartbeat is a thread of the
+    /// runtime, so only it can be late.
     fn join(
         self,
         stepper: &mut Stepper,
@@ -288,11 +290,12 @@ impl<'a> Run<'a> {
         self.judge.tell(wake, Happening::Slot(slot));
         self.note(wake, || format!("slot of {:.4}", seconds(slot)));
         let mode = self.robot.tick.mode();
-        self.note(wake, || format!("  (says it is {mode:?})"));
+        self.note(wake, || format!("  (the loop reports {mode:?})"));
         self.judge_up_to(wake);
     }
 
-    /// The machine sleeps as scripted: between two steps of any worker, or in the slot at `wake`.
+    /// Suspends the machine as scripted up to `wake`: between two steps of the workers, or in the slot at
+    /// `wake`.
     fn sleep_up_to(&mut self, wake: Instant) {
         while let Some(&(at, sleep)) = self.sleeps.get(self.next_sleep).filter(|(at, _)| *at <= wake) {
             self.next_sleep += 1;
@@ -336,7 +339,7 @@ impl<'a> Run<'a> {
     /// Tells the judge when answers of a brain could be read.
     fn tell_answers(&mut self) {
         for at in self.answers.as_ref().map(Answers::take).unwrap_or_default() {
-            self.note(at, || "an answer of the brain".to_string());
+            self.note(at, || "an answer from the brain".to_string());
             self.judge.tell(at, Happening::Answered);
         }
     }
@@ -355,7 +358,8 @@ impl<'a> Run<'a> {
                 self.judge.tell(event.at, Happening::Seen(event.what));
             }
             self.tell_answers();
-            // From the last slot on the judge checks only the end: no process controls the hardware.
+            // The judge also checks that the motors stand still at the end, when no process controls the
+            // hardware.
             self.breach = self.judge.end(at).cloned();
         }
         self.write_script();

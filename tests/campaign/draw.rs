@@ -1,7 +1,7 @@
 //! Random numbers of a campaign: one stream per purpose, the same on every machine, whatever else is drawn.
 //! Knows no board.
 
-/// SplitMix64's step and finaliser (Steele, Lea, Flood 2014).
+/// The increment of SplitMix64 (Steele, Lea, Flood 2014); `mix` is its finaliser.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 fn mix(mut z: u64) -> u64 {
@@ -38,11 +38,11 @@ impl Draw {
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.unit()
     }
-    /// In [low, high), with every decade equally likely.
+    /// In [low, high), log-uniform: every decade is equally likely.
     pub fn decades(&mut self, low: f64, high: f64) -> f64 {
         (low.ln() + (high / low).ln() * self.unit()).exp()
     }
-    /// Time until the next event, if events come `mean` apart on average.
+    /// Time until the next event of a Poisson process with this mean interval.
     pub fn wait(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }

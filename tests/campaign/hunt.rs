@@ -10,9 +10,10 @@ use super::script::Script;
 use super::site::Site;
 use ganglion::base::time::{Instant, Span};
 
-/// Maximum runs for shortening a script: each takes as long as the first one did until its breach.
+/// Maximum number of runs to shorten a script. Each takes about as long as the original run took until its
+/// breach.
 const SHRINKS: usize = 200;
-/// Shown before and after a breach.
+/// Traced time before and after a breach.
 const AROUND: Span = Span::from_millis(400);
 
 /// The case that a seed produces.
@@ -54,7 +55,7 @@ pub struct BrokenPromise {
     pub trace: String,
 }
 
-/// Finds the same breach of the same promise with as few script lines as possible.
+/// Removes script lines one by one, as long as the same promise is still broken.
 pub fn shrunk(case: &Case, mut breach: Breach, view: &View) -> BrokenPromise {
     let mut script = case.script.clone();
     script.lines.retain(|line| Instant::ZERO + line.start <= breach.at);

@@ -3,8 +3,9 @@
 //! boards/README.md; it uses no code of the runtime's decisions and asks the runtime nothing.
 //!
 //! The promises are in `authority` (who allowed the robot to move), `senses` (which sensors forbid it),
-//! `wire` (commands, buses, backing), `guard` and `link`; `facts` has the times. A promise is checked over
-//! stretches of time in which the currents of the motors are constant: between two events.
+//! `retreat` (rules that demand backing away), `wire` (commands, buses, backing), `guard` and `link`; `facts`
+//! has the times. A promise is checked from one event to the next: the motors' currents are constant in
+//! between.
 
 pub mod authority;
 pub mod facts;
@@ -69,7 +70,7 @@ pub struct Breach {
     pub promise: Promise,
     /// When the breach began.
     pub at: Instant,
-    /// An event on the wires.
+    /// What was observed, as text.
     pub what: String,
 }
 
@@ -89,7 +90,7 @@ pub struct Judge {
     moved_at: Option<Instant>,
     waiting: Vec<(Instant, Happening)>,
     breach: Option<Breach>,
-    /// How often each promise constrained turning motors.
+    /// How often each promise was put to the test.
     pub exercised: [u64; COUNT],
     /// How often the motors began to turn.
     pub starts: u64,
@@ -117,13 +118,13 @@ impl Judge {
         }
     }
 
-    /// Notes an event; the judge evaluates it when its time is complete.
+    /// Queues an event; [`Judge::look`] evaluates it.
     pub fn tell(&mut self, at: Instant, happening: Happening) {
         self.waiting.push((at, happening));
     }
 
-    /// Evaluates all events up to `until`; no earlier event may come afterwards. Returns the first breach, if
-    /// there was one.
+    /// Evaluates all events up to `until`; after that, no event before `until` may be told. Returns the first
+    /// breach, if there was one.
     pub fn look(&mut self, until: Instant) -> Option<&Breach> {
         self.waiting.sort_by_key(|(at, _)| *at); // stable: equal times keep their order
         let due = self.waiting.partition_point(|(at, _)| *at <= until);
@@ -288,7 +289,7 @@ impl Judge {
         }
     }
 
-    /// `promise` began to apply: it counts if the motors turn.
+    /// Counts that `promise` began to apply, if the motors turn.
     fn count(&mut self, promise: Promise) {
         self.exercised[promise as usize] += u64::from(self.moving_since.is_some());
     }

@@ -36,22 +36,22 @@ struct Arguments {
     /// Run for this many minutes of real time.
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
-    /// Or until it has judged this many virtual hours.
+    /// Instead, run until this many virtual hours have been judged.
     #[arg(long)]
     hours: Option<f64>,
     /// The first seed; the others follow it.
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// Threads.
+    /// Number of threads.
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Run this seed alone and show everything.
     #[arg(long)]
     seed: Option<u64>,
-    /// Instead of the seed's own script: `NAME[:TARGET]@START[+LENGTH] ...`
+    /// With --seed, run this script instead of the seed's own: `NAME[:TARGET]@START[+LENGTH] ...`
     #[arg(long)]
     script: Option<String>,
-    /// Show the events of this stretch, seconds: FROM-UNTIL.
+    /// With --seed, show the events between these times, seconds: FROM-UNTIL.
     #[arg(long)]
     trace: Option<String>,
     /// Check only these promises, separated by commas.
@@ -190,5 +190,5 @@ fn show(found: &BrokenPromise) {
     );
     println!("{:.4} s: {}", breach.at.as_nanos() as f64 / 1e9, breach.what);
     println!("the shortened script: {script}");
-    println!("again: scripts/campaign --seed {seed} --script '{script}'\n{trace}\n");
+    println!("to reproduce: scripts/campaign --seed {seed} --script '{script}'\n{trace}\n");
 }

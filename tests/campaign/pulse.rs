@@ -25,7 +25,7 @@ impl SteppedPulse {
     ) -> SteppedPulse {
         let heart =
             Arc::new(Mutex::new(HeartbeatLoop::new(plan, way, link.clone(), loop_status, requests, clock)));
-        let weak = Arc::downgrade(&heart); // the heartbeat has the link
+        let weak = Arc::downgrade(&heart); // weak, because the heartbeat owns the link
         link.step_by(Box::new(move || {
             if let Some(heart) = weak.upgrade() {
                 heart.lock().unwrap_or_else(PoisonError::into_inner).step();

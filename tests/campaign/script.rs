@@ -43,7 +43,7 @@ pub struct Sleep {
 /// Faults of the guard's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It is killed, and restarted at the end.
+    /// It is killed, and restarted at the end of the fault.
     Dies,
     /// It is paused, as after SIGSTOP.
     Hangs,
@@ -98,11 +98,12 @@ pub struct Line {
     pub action: Action,
     /// Its start, counted from the start of the run.
     pub start: Span,
-    /// Its end; the start, if it takes no time.
+    /// Its end; equal to `start` if it takes no time.
     pub end: Span,
 }
 
-/// Every action that is not a simulator fault, by name. The line states the length of a sleep.
+/// Every action that is not a simulator fault, by name. A script's line states the length of a sleep, and may
+/// state the percentage or delay of a link fault.
 const OWN: [(&str, Action); 18] = [
     ("arm", Action::Ask(Ask::Arm)),
     ("disarm", Action::Ask(Ask::Disarm)),
@@ -130,11 +131,12 @@ pub fn own_names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Line {
-    /// Parses `NAME[:TARGET]@START[+LENGTH]`, times in seconds; a fault without a length has its usual one.
+    /// Parses `NAME[:TARGET]@START[+LENGTH]`, times in seconds; without a length, a fault of the simulator
+    /// has its usual one.
     pub fn parse(text: &str) -> Result<Line, String> {
         let name = text.split(['@', ':']).next().unwrap_or_default();
         let own = OWN.iter().find(|(known, _)| *known == name).map(|(_, action)| *action);
-        // One parser reads all times: any fault's name works for it.
+        // The simulator's parser reads all times; it needs the name of a fault, and any will do.
         let timed = own.map_or(text.to_string(), |_| text.replacen(name, "estop", 1));
         let fault = Fault::parse(&timed).map_err(|error| format!("{text}: {error}"))?;
         let length = fault.length.unwrap_or(Span::from_millis(86_400_000));

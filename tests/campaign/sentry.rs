@@ -16,8 +16,7 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-/// Messages that a socket keeps for a reader that does not read: as many of this size as fit in the kernel's
-/// usual buffer.
+/// Number of unread messages that a socket holds: as many of this size as fit in the kernel's default buffer.
 const QUEUE: usize = 256;
 /// The connections of the runtime and of a safe-stop caller.
 const RUNTIME: usize = 0;
@@ -37,7 +36,7 @@ pub struct Sentry {
     is_connected: bool,
     inbox: VecDeque<Bytes>,
     outbox: VecDeque<Bytes>,
-    /// Requests for a safe-stop to a process that is not running.
+    /// Requests for a safe-stop that the process has not read yet.
     unread_stops: usize,
     dead: Spells,
     hung: Spells,
@@ -46,7 +45,7 @@ pub struct Sentry {
 }
 
 impl Sentry {
-    /// The guard that `board` requires, started, with the line off. `None`: the board requires none.
+    /// The guard of `board`, started, with the line off. `None`: the board has none.
     pub fn of(board: &Board, plant: &Plant, script: &Script) -> Option<Sentry> {
         let plan = board.guard?;
         let hold = Hold::of(board, &plan).expect("the board's check requires the line");
@@ -92,8 +91,8 @@ impl Sentry {
         if is_dead && self.is_alive {
             (self.is_alive, self.is_connected, self.unread_stops) = (false, false, 0);
             self.inbox.clear();
-            // The kernel releases the line, and its pull sets the level. A reset line is pulled up, an enable
-            // line towards off.
+            // The kernel releases the line, and its pull resistor sets the level: a reset line is pulled up,
+            // an enable line towards off.
             self.put(match self.hold.kind {
                 GuardHold::Reset => true,
                 GuardHold::Enable => self.hold.level(false),
@@ -111,7 +110,7 @@ impl Sentry {
         }
     }
 
-    /// Handles every message to it, setting the line before it answers; then the deadlines.
+    /// Handles every message to the guard, setting the line before it answers; then checks the timeout.
     fn attend(&mut self, now: Instant) {
         while self.runs() && self.unread_stops > 0 {
             self.unread_stops -= 1;
@@ -144,7 +143,7 @@ impl Sentry {
         }
     }
 
-    /// When it next has something to do without a message.
+    /// When the process next has something to do, if no message comes.
     fn next(&self, now: Instant) -> Instant {
         let edges = self.dead.iter().chain(&self.hung).flat_map(|(from, until)| [*from, *until]);
         let events = edges.chain(self.stops.iter().copied()).filter(|at| *at > now);
@@ -160,7 +159,7 @@ fn within(spells: &Spells, now: Instant) -> bool {
 /// The process as a worker.
 pub struct Sentinel {
     sentry: Arc<Mutex<Sentry>>,
-    /// The waker of the runtime's heartbeat: there is something to receive.
+    /// Wakes the runtime's heartbeat when there is something to receive.
     pulse: Arc<Waker>,
 }
 
@@ -192,7 +191,7 @@ impl Worker for Sentinel {
 pub struct Knock {
     sentry: Arc<Mutex<Sentry>>,
     clock: Arc<SimClock>,
-    /// The guard's waker: it has a new deadline.
+    /// Wakes the guard's worker, which may have a new deadline.
     bell: Arc<Waker>,
     is_connected: bool,
 }
@@ -207,7 +206,7 @@ impl Knock {
 impl Transport for Knock {
     fn connect(&mut self) -> bool {
         let mut sentry = self.sentry.lock().expect("no panic while it was locked");
-        // A connection to a paused guard succeeds as well: the kernel makes its caller wait.
+        // A connection to a paused guard succeeds as well: the kernel queues it until the guard accepts it.
         sentry.is_connected = sentry.is_alive;
         sentry.outbox.clear();
         self.is_connected = sentry.is_connected;
@@ -223,7 +222,8 @@ impl Transport for Knock {
         let mut sentry = self.sentry.lock().expect("no panic while it was locked");
         if sentry.is_connected && sentry.inbox.len() < QUEUE {
             sentry.inbox.push_back(bytes.try_into().expect("a whole frame"));
-            // A driver's step may be ahead of the guard's own, so the script says whether the guard runs now.
+            // A driver may be stepped ahead of the guard, so the script decides whether the guard is running
+            // at this time.
             let now = self.clock.now();
             if !within(&sentry.dead, now) && !within(&sentry.hung, now) {
                 sentry.attend(now);

@@ -1,5 +1,5 @@
-//! A random board, such as a person could have written: text that is loaded through the board's own check. A
-//! board that the check refuses is drawn again. Does not decide what happens on it.
+//! A random board, such as a person could have written: text that is loaded through the normal check. If the
+//! check refuses a board, another one is drawn. Does not decide what happens to the robot.
 
 use super::draw::Draw;
 use ganglion::base::plan::Board;
@@ -10,7 +10,8 @@ use std::fmt::Write;
 
 /// Weights of a row of the read-out: one per feature, then the constant.
 const READOUT_COLUMNS: usize = ganglion::field::shape::READOUT_COLUMNS;
-/// Draws until a board passes the check. More than a few refused draws mean that this generator has a bug.
+/// Maximum number of draws until a board passes the check. More than a few refused draws mean that this
+/// generator has a bug.
 const DRAWS: u64 = 50;
 
 /// Purpose of the random numbers that retreats are drawn with.
@@ -45,7 +46,7 @@ impl Site {
         for attempt in 0..DRAWS {
             let mut draw = Draw::new(seed, 1 + attempt);
             let (text, bent) = Text::of(&mut draw);
-            // The CPU engine costs most of a run's time.
+            // With the CPU engine, the field takes most of a run's time, so few seeds use it.
             let temper = (!draw.chance(OWN_ENGINE)).then_some(bent);
             match Site::of_text(text, bent, temper) {
                 Ok(site) => return site.maybe_tethered(bent, Draw::new(seed, TETHER)),
@@ -172,7 +173,7 @@ impl Text {
         }
     }
 
-    /// A guard, on many of the boards that have a line for it to hold.
+    /// A guard, on half of the boards that have a line for it to hold.
     fn guard(&mut self, draw: &mut Draw, period: f64, hat: bool) {
         let enable = self.out.contains("[enable]");
         let holds: &[&str] = match (hat, enable) {
@@ -374,7 +375,8 @@ impl Text {
         }
         self.key("hold_ms", draw.pick(&["0.0", "100.0", "500.0", "1500.0"]));
         self.key("latched", draw.chance(latched));
-        // It has its own stream, so that everything drawn afterwards stays the same.
+        // The retreat has its own stream of random numbers, so that everything drawn afterwards stays the
+        // same.
         let mut apart = Draw::new(draw.clone().bits(), RETREAT);
         if restraint != "still" && apart.chance(0.6) {
             self.key(RETREAT_KEY, apart.pick(&["150.0", "250.0", "400.0"]));
@@ -397,7 +399,7 @@ impl Text {
         self.key("reverse_max_ms", reverse);
         if reverse == "0.0" {
             let kept = self.out.lines().filter(|line| !line.starts_with(RETREAT_KEY));
-            self.out = kept.map(|line| format!("{line}\n")).collect(); // such a retreat would be impossible
+            self.out = kept.map(|line| format!("{line}\n")).collect(); // a robot that never backs cannot retreat
         }
         self.key("disarm_after_ms", draw.pick(&["1000.0", "2000.0", "5000.0", "5000.0"]));
         self.key("auto_arm", draw.chance(0.4));

@@ -19,9 +19,9 @@ pub struct Tally {
     pub distance_m: f64,
     /// How often motors began to turn.
     pub starts: u64,
-    /// How often each promise constrained turning motors.
+    /// How often each promise was put to the test.
     pub exercised: [u64; COUNT],
-    /// How often each line of a script ran, by its name.
+    /// How often each kind of script line ran, by name.
     pub played: BTreeMap<String, u64>,
 }
 
@@ -40,7 +40,7 @@ impl Tally {
         }
     }
 
-    /// Promises and faults that occurred less than `least` times: such a campaign has shown nothing about
+    /// Promises and faults that occurred fewer than `least` times: such a campaign has shown nothing about
     /// them.
     pub fn too_seldom(&self, least: u64) -> Vec<String> {
         let promises = ALL.iter().zip(&self.exercised).filter(|(_, times)| **times < least);

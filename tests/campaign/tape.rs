@@ -2,9 +2,9 @@
 //! whether the motors' controller answered. It is meant for a judge that must not rely on the runtime. Judges
 //! nothing.
 //!
-//! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of
-//! another. The tape hands out only events up to a moment that all workers have reached: up to there the
-//! events are complete.
+//! Times are those of the accesses. Workers overlap, so an event of one worker may be recorded after a later
+//! event of another. The tape hands out only events up to a moment that all workers have reached: up to there
+//! the events are complete.
 
 use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::plan::{Board, ChipSensor, ImuQuantity, Line, LineSensor, SensorKind, SensorPlan};
@@ -28,15 +28,15 @@ pub enum What {
     /// The currents of the drive motors from now on, in the board's order: share of the time, -1..=1,
     /// positive forwards.
     Currents(heapless::Vec<f32, MAX_MOTORS>),
-    /// A sensor's reading was complete on its wire. As it arrived, including flipped bits; NaN if the bytes
-    /// mean no value.
+    /// A sensor's reading was complete on its wire. The value is as it arrived, including flipped bits; NaN
+    /// if the bytes mean no value.
     Heard {
         /// Its index in the board's list.
         sensor: usize,
         /// In the board's unit.
         value: f32,
     },
-    /// A transfer to the motors' PWM chip ended; whether it was acknowledged.
+    /// A transfer to the motors' PWM chip ended.
     Controller {
         /// Whether it was acknowledged.
         answered: bool,
@@ -53,17 +53,17 @@ enum SensorLocation {
     Button { line: Line, active_low: bool },
 }
 
-/// The speed of sound that the board's metres are based on, and the farthest range that a sonar reports.
+/// The speed of sound on which the board's metres are based, and a sonar's largest and smallest valid range.
 const SOUND_M_PER_S: f64 = 343.3;
 const FARTHEST_M: f64 = 4.0;
 const NEAREST_M: f64 = 0.02;
 /// A 12-bit converter's full count.
 const FULL_COUNT: u16 = 4095;
-/// First register of an MPU-6050's burst.
+/// First register of an MPU-6050's burst read.
 const BURST: u8 = 0x3B;
 
-/// A fifth of gravity in the chip's second range, counts: with less, or at an end of the range, the direction
-/// of gravity is unknown.
+/// A fifth of gravity in the chip's second range (4 g), counts: with less, or at an end of the range, the
+/// direction of gravity is unknown.
 const LEAST_PULL: f64 = 0.2 * 8192.0;
 
 /// The tape: written by the plant, read by the judge.
@@ -100,7 +100,7 @@ impl Tape {
                 SensorKind::Lines(LineSensor::Button { line, active_low }) => {
                     SensorLocation::Button { line, active_low }
                 }
-                // A change of these sensors does not show on the wires of the campaign's robots.
+                // Other sensors do not show on the wires of the campaign's robots.
                 _ => return None,
             };
             Some((at, place))
@@ -140,7 +140,7 @@ impl Witness for Tape {
 }
 
 impl Reel {
-    /// Corrects the recorded currents of a bus that is ahead: from `at` on they are `now`.
+    /// From `at` on, the currents are `now`: drops later currents that a bus that is ahead has recorded.
     fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant) {
         if self.currents != now {
             self.currents = now.clone();
@@ -286,7 +286,7 @@ mod tests {
         tape.controller(false, at); // the transfer in between failed
         tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x05])], at);
         tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x05])], at);
-        assert!(values(&mut tape).is_empty(), "two bytes that nobody requested");
+        assert!(values(&mut tape).is_empty(), "two bytes without a selected channel");
     }
 
     #[test]
@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(
             events,
             [Event { at: first, what: What::Currents(on) }],
-            "nothing beyond the complete part"
+            "no event after the requested time"
         );
         tape.take(Instant::NEVER, &mut events);
         assert_eq!(events.iter().map(|event| event.at).collect::<Vec<_>>(), [first, line]);
@@ -319,6 +319,6 @@ mod tests {
         tape.edge(&edge(false, rise + Span::from_micros(5_826)), rise + Span::from_millis(9));
         assert!((values(&mut tape)[0].1 - 1.0).abs() < 1e-3);
         tape.level(Line(25), false, rise);
-        assert_eq!(values(&mut tape)[0].1, 1.0, "a press pulls it low");
+        assert_eq!(values(&mut tape)[0].1, 1.0, "a press pulls the line low");
     }
 }

@@ -1,6 +1,6 @@
-//! A field engine that only makes requests: full forwards, full backwards, alternating, sometimes NaN. It
-//! takes the place of a GPU, costs nothing, and leaves it to everything downstream to keep the robot safe. In
-//! some of the seeds the CPU engine computes instead.
+//! A field engine that computes nothing and requests steady, random or slowly varying motor commands,
+//! sometimes NaN or infinity. It takes the place of a GPU, costs almost no time, and leaves it to everything
+//! downstream to keep the robot safe. With some of the seeds the CPU engine runs instead.
 
 use super::draw::Draw;
 use ganglion::base::command::MAX_MOTORS;
@@ -19,7 +19,7 @@ enum Mood {
     Restless,
     /// A slow wave with a period of this many cycles.
     Waves(f64),
-    /// Not a number.
+    /// NaN or an infinity for the first motor, 1 for the others.
     Senseless(f32),
 }
 
@@ -38,7 +38,7 @@ impl Temper {
         Temper { draw: Draw::new(seed, 3000), mood: Mood::Steady(bent), left: MOOD, bent }
     }
 
-    /// How to open it in place of a GPU.
+    /// Opens this engine in place of a GPU.
     pub fn open(seed: u64, bent: f64) -> Open {
         Box::new(move |_, _| Ok(Box::new(Temper::new(seed, bent))))
     }

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The exit code and the output for `file`, on pages of `page` bytes.
+/// The exit code and the standard error for `file`, for pages of `page` bytes.
 fn alignment(page: &str, file: &Path) -> (Option<i32>, String) {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/segment-alignment");
     let output = Command::new(script).arg(page).arg(file).output().expect("bash");

@@ -1,4 +1,5 @@
-//! Every command that help texts, errors and documents name exists, with its verb, options and units.
+//! Every command in help texts, error messages and documents exists, with the verb, options and systemd units
+//! that it names.
 
 use super::{out, output};
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Quoted texts in one line of `text` that begin with `program`.
+/// What follows `program` in the quoted texts that begin with it, each within one line of `text`.
 fn quoted<'t>(text: &'t str, program: &str) -> Vec<&'t str> {
     let mut found = Vec::new();
     for line in text.lines() {

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-/// A machine in a folder, and programs that only record that they were called.
+/// A machine in a folder, and system programs that only record each call.
 struct Machine(PathBuf);
 
 impl Machine {

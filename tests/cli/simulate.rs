@@ -1,4 +1,4 @@
-//! `--simulate` from outside: its output cannot be mistaken for a real run, and no robot is touched.
+//! `--simulate` as a user sees it: its output cannot be mistaken for a real run, and no robot is touched.
 
 use super::{Running, err, out, output};
 use serde_json::Value;

@@ -20,7 +20,8 @@ fn is_labelled(text: &str, part: &str, label: &str) {
     lines.iter().for_each(|line| assert!(line.contains(label), "not {label}: {line}"));
 }
 
-/// Each key of `sources` is in the report (a `.` leads into an object or a list), and has this source.
+/// Checks that each of `keys` is in the report (a `.` leads into an object or a list), and that the report
+/// gives `source` as its source.
 fn has_sources(report: &Value, keys: &[&str], source: &str) {
     for key in keys {
         assert_eq!(report["sources"][key], source, "{key}: {}", report["sources"]);

@@ -26,7 +26,7 @@ impl Scene {
             "case $* in *--value*) echo A=1 GANGLION_BOARD=$BOARD ;; *) echo units ;; esac",
         );
         scene.tool("ganglion", "case $1 in status) echo '{\"board\":\"picarx-v4\"}' ;; guard) echo no guard >&2; exit 69 ;; *) echo fine ;; esac");
-        // Longer than its limit, and the important part is at the end.
+        // A journal longer than its limit, with the important part at the end.
         scene.tool(
             "journalctl",
             "yes 'car-7 says: a line of the journal' | head -c 5000000\n\
@@ -90,7 +90,7 @@ fn bundle_is_bounded_lists_missing_parts_and_names_no_one() {
         |name: &str| fs::read_to_string(bundle.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let journal = read("journal.txt");
     assert!(journal.ends_with("the last line\n") && journal.len() <= 3072 * 1024, "{} bytes", journal.len());
-    assert!(journal.contains("kernel 6.12.117 at 21:37:59.123456"), "no address, and left as it is");
+    assert!(journal.contains("kernel 6.12.117 at 21:37:59.123456"), "no address, so it is kept");
     assert!(read("board.toml").contains("picarx-v4"), "the board of the service");
     let manifest = read("manifest.txt");
     assert!(manifest.contains("its last 3072 KiB kept"), "{manifest}");
@@ -106,7 +106,7 @@ fn bundle_is_bounded_lists_missing_parts_and_names_no_one() {
         }
     }
     assert!(whole <= 8 << 20, "{whole} bytes");
-    assert_eq!(list(&scene.0.join("tmp")), Vec::<PathBuf>::new(), "left behind");
+    assert_eq!(list(&scene.0.join("tmp")), Vec::<PathBuf>::new(), "no temporary file");
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn the_newest_recordings_come_along_on_request() {
     {
         fs::write(folder.join(name), bytes).expect("a file");
     }
-    // There is no room for this one or the older ones.
+    // Too large for the bundle: neither this one nor an older one is included.
     let large = fs::File::create(folder.join("000008-car.mcap")).expect("a file");
     large.set_len(128 << 20).expect("a sparse file");
     fs::write(folder.join("000007-car.mcap"), "oldest").expect("a file");
@@ -129,7 +129,7 @@ fn the_newest_recordings_come_along_on_request() {
     let mut taken = list(&bundle.join("recordings"));
     taken.sort();
     let taken: Vec<_> = taken.iter().map(|path| fs::read(path).expect("a recording")).collect();
-    assert_eq!(taken, [b"older".to_vec(), b"newest\0car-7".to_vec()], "as they are");
+    assert_eq!(taken, [b"older".to_vec(), b"newest\0car-7".to_vec()], "unchanged");
     let manifest = fs::read_to_string(bundle.join("manifest.txt")).expect("a manifest");
     assert!(manifest.contains("recordings/000010-car.mcap   12 bytes"), "{manifest}");
     assert!(!manifest.contains("000008"), "{manifest}");
@@ -153,12 +153,12 @@ fn refused_bundle_leaves_no_file() {
     refused(&["pi@robot", "-o", "/nowhere"], 73, "/nowhere");
     // A robot that answers with something else, and one whose bundle would write outside its folder.
     scene.tool("ssh", "echo no archive");
-    refused(&["pi@robot", "-o", &out], 69, "no bundle");
+    refused(&["pi@robot", "-o", &out], 69, "not a bundle");
     scene.tool(
         "ssh",
         "cd \"$TMPDIR\" && mkdir -p evil && tar --transform 's#^#../../#' -P -cf - evil; rmdir evil",
     );
-    refused(&["pi@robot", "-o", &out], 69, "no bundle");
+    refused(&["pi@robot", "-o", &out], 69, "not a bundle");
 }
 
 #[test]
@@ -185,10 +185,10 @@ fn a_bundle_lists_updates_and_tests_only_an_idle_robot() {
         doctor.contains("--test")
     };
     program("exit 69");
-    assert!(doctor("inactive"), "nothing runs");
+    assert!(doctor("inactive"), "no runtime is active");
     assert!(!doctor("active"), "a service that does not answer");
     program("echo '{}'");
-    assert!(!doctor("inactive"), "a run by hand");
+    assert!(!doctor("inactive"), "a runtime started by hand");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! The bank's bounds and its answer: a search for rows whose cosine lies outside the bounds that the scan
-//! returns, among rows that nearly tie and rows whose coarse form is as inaccurate as possible; the answer
-//! must equal, bit by bit, that of comparing all rows in f64.
+//! The bank's bounds and its answer. Searches for rows whose cosine lies outside the bounds that the scan
+//! returns, among rows that nearly tie and rows whose quantised form is as inaccurate as possible. The answer
+//! must be bit-identical to that of comparing all rows in f64.
 
 use super::rig::{Launching, Rig, Swept};
 use super::{Pair, input, plan};
@@ -14,7 +14,7 @@ use std::cell::RefCell;
 
 const ROWS: usize = 72;
 const BLOCKS: u32 = 2;
-/// Rows that a block compares at the same time: four for each warp.
+/// Rows that a block compares at the same time: four per warp.
 const AT_ONCE: usize = 32;
 
 type Descriptor = [f32; DESCRIPTOR];
@@ -22,12 +22,12 @@ type Descriptor = [f32; DESCRIPTOR];
 /// The choice of rows and query.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Rows so close to the query that their coarse forms rank in the wrong order.
+    /// Rows so close to the query that their quantised forms rank in the wrong order.
     Ties,
-    /// A query along the rounding error of the first row, as closely as a query that is exact in bytes can
-    /// be.
+    /// A query as nearly parallel to the rounding error of the first row as a query without rounding errors
+    /// can be.
     AlongARowsError,
-    /// Rows that are exact in bytes and lie along the rounding error of the query.
+    /// Rows without rounding errors, as nearly parallel to the rounding error of the query as possible.
     AlongTheQuerysError,
 }
 
@@ -36,7 +36,7 @@ fn rig() -> Option<Rig> {
     let shape = Shape { bank: ROWS, patterns: 0, ..plan(8).shape };
     let plan = FieldPlan { shape, learn: false, ..plan(8) };
     let mut rig = Rig::new(&plan, Launching { planes: 1, blocks: BLOCKS }, 1)?;
-    rig.cycle(&[input(9, 0, 0)]); // its orders apply to all sweeps
+    rig.cycle(&[input(9, 0, 0)]); // all sweeps use the orders of this cycle
     Some(rig)
 }
 
@@ -44,7 +44,7 @@ fn draw(seed: u64, row: usize) -> Descriptor {
     std::array::from_fn(|i| normal(seed, Stream::Patterns, (row * DESCRIPTOR + i) as u64) as f32)
 }
 
-/// A unit vector whose numbers all have the same size: 127 steps each, without rounding errors.
+/// A unit vector whose components all have the same magnitude, so that each becomes exactly 127 steps.
 fn signs(of: impl Fn(usize) -> f64) -> Descriptor {
     std::array::from_fn(|i| (if of(i) < 0.0 { -1.0 } else { 1.0 }) / (DESCRIPTOR as f32).sqrt())
 }
@@ -52,11 +52,11 @@ fn signs(of: impl Fn(usize) -> f64) -> Descriptor {
 fn sweep(rig: &mut Rig, kind: Kind, seed: u64, apart: f32, wild: f32) -> Swept {
     rig.empty_bank();
     let mut centre = draw(seed, ROWS);
-    centre[seed as usize % DESCRIPTOR] *= wild; // one large number makes coarse steps
+    centre[seed as usize % DESCRIPTOR] *= wild; // one large component makes the steps coarse
     match kind {
         Kind::Ties => {
             for row in 0..ROWS {
-                let noise = draw(seed, row / 2); // every second one ties exactly
+                let noise = draw(seed, row / 2); // pairs of equal rows tie exactly
                 rig.store_experience(&std::array::from_fn(|i| centre[i] + apart * noise[i]), 0.5);
             }
             rig.sweep(&centre)
@@ -77,7 +77,7 @@ fn sweep(rig: &mut Rig, kind: Kind, seed: u64, apart: f32, wild: f32) -> Swept {
     }
 }
 
-/// Adds in the order of a warp: lanes with every 32nd number, then pairs of lanes.
+/// Adds in the order of a warp: each lane sums every 32nd product, then the lanes are added in pairs.
 fn cosine(row: &[f32], query: &[f32]) -> f64 {
     let product = |i: usize| f64::from(row[i]) * f64::from(query[i]);
     let lane = |lane: usize| (lane..DESCRIPTOR).step_by(32).fold(0.0, |sum, i| sum + product(i));
@@ -159,18 +159,18 @@ fn the_query_is_the_unit_descriptor_of_the_f64_reference() {
             assert!((f64::from(*made) - exact).abs() <= half_a_step * 1.000_01, "{made} for {exact}");
         }
     }
-    // One in a million is close enough to the middle of two floats to round the other way.
+    // About one number in a million is so close to the midpoint of two floats that it rounds the other way.
     assert!(numbers == 24 * DESCRIPTOR && neighbours <= 1, "{neighbours} of {numbers}");
 }
 
 #[test]
 fn a_full_bank_evicts_the_same_rows_as_the_reference() {
-    // More rows than a block has threads, so that two of the three blocks have some.
+    // More rows than a block has threads, so that two of the three blocks get rows.
     let rows = 300;
     let params = Params { novelty_threshold: 0.01, ..Params::default() };
     let plan = FieldPlan { shape: Shape { bank: rows, patterns: 0, ..plan(8).shape }, params, ..plan(8) };
     let Some(mut pair) = Pair::new(&plan, Launching { planes: 1, blocks: 3 }, 0) else { return };
-    // The rows have equal values in pairs, and the least valuable rows are not all in one block's share.
+    // Every value is shared by two rows, and the least valuable rows are not all in one block's share.
     let rank = |row: usize| row * 37 % rows / 2;
     for row in 0..rows {
         let value = 0.1 + rank(row) as f32 / 512.0;
@@ -179,7 +179,7 @@ fn a_full_bank_evicts_the_same_rows_as_the_reference() {
     }
     let before = pair.rig.rows(rows);
     for cycle in 0..24 {
-        let quality = usize::from(cycle % 8 > 5); // sweeps in halves, too
+        let quality = usize::from(cycle % 8 > 5); // half sweeps, too
         let (answer, expected) = pair.cycle(cycle, quality);
         pair.compare(quality, &answer, &expected);
     }
@@ -190,5 +190,5 @@ fn a_full_bank_evicts_the_same_rows_as_the_reference() {
     least.truncate(replaced.len());
     least.sort_unstable();
     assert_eq!(replaced, least);
-    assert!(replaced.first() < Some(&256) && replaced.last() >= Some(&256), "of two blocks: {replaced:?}");
+    assert!(replaced.first() < Some(&256) && replaced.last() >= Some(&256), "from two blocks: {replaced:?}");
 }

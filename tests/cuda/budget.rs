@@ -1,7 +1,7 @@
-//! Limits for each kernel, checked in the compiled image: the number of instructions, and of f64
+//! Limits for each kernel, checked in the compiled image: the number of instructions, and that of f64
 //! instructions, which an Orin or a GeForce executes at 1/64 of the normal rate. `kernels/budget.txt` holds
-//! the agreed numbers; a kernel may exceed them by a twentieth. Needs no compiler; `scripts/build-fatbin`
-//! checks the machine code.
+//! the budget: a kernel may have a twentieth more instructions, but not one f64 instruction more. Needs no
+//! compiler; `scripts/build-fatbin` checks the machine code.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,11 +9,11 @@ use std::fs;
 /// All instructions of a kernel, and its f64 ones.
 type Counts = BTreeMap<String, (u64, u64)>;
 
-/// Loops over cells and over the bank's rows, and the memory's kernels.
+/// Kernels that must not compute in f64: loops over cells or over the bank's rows, and the memory's kernels.
 const WITHOUT_F64: [&str; 7] =
     ["evolve_", "bank_scan", "convolve_", "superpose_", "nearest_", "enter_half", "leave_half"];
 
-/// Counts by kernel. `scripts/kernel_image.py` counts in the same way.
+/// Counts by kernel, in the same way as `scripts/kernel_image.py`.
 fn counted(ptx: &str) -> Counts {
     let mut counts = Counts::new();
     let mut kernel = None;
@@ -38,7 +38,7 @@ fn counted(ptx: &str) -> Counts {
     counts
 }
 
-/// The agreed table.
+/// Parses the table of `kernels/budget.txt`.
 fn budget(text: &str) -> Counts {
     let row = |line: &str| {
         let mut words = line.split(' ');
@@ -58,10 +58,10 @@ fn beyond(found: &Counts, budget: &Counts) -> Vec<String> {
             continue;
         };
         if every * 20 > agreed * 21 {
-            complaints.push(format!("{kernel} has {every} instructions, and {agreed} were agreed"));
+            complaints.push(format!("{kernel} has {every} instructions; its budget is {agreed}"));
         }
         if f64s > agreed_f64s {
-            complaints.push(format!("{kernel} has {f64s} f64 instructions, and {agreed_f64s} were agreed"));
+            complaints.push(format!("{kernel} has {f64s} f64 instructions; its budget is {agreed_f64s}"));
         }
     }
     complaints
@@ -76,12 +76,12 @@ fn no_kernel_exceeds_its_budget() {
     let complaints = beyond(&found, &agreed);
     assert!(
         complaints.is_empty(),
-        "{complaints:#?}; if it is worth it: scripts/build-ptx --budget, and say why in the commit"
+        "{complaints:#?}; if justified, run scripts/build-ptx --budget, and give the reason in the commit"
     );
-    assert_eq!(found.keys().collect::<Vec<_>>(), agreed.keys().collect::<Vec<_>>(), "a row a kernel");
-    assert!(found["features"].1 > 0, "least squares are f64: the count finds f64 instructions");
+    assert_eq!(found.keys().collect::<Vec<_>>(), agreed.keys().collect::<Vec<_>>(), "one row per kernel");
+    assert!(found["features"].1 > 0, "learning is in f64: the count must find it");
     for kernel in found.keys().filter(|kernel| WITHOUT_F64.iter().any(|name| kernel.starts_with(name))) {
-        assert_eq!((found[kernel].1, agreed[kernel].1), (0, 0), "{kernel} runs where f64 units are few");
+        assert_eq!((found[kernel].1, agreed[kernel].1), (0, 0), "{kernel} must not compute in f64");
     }
 }
 
@@ -95,7 +95,7 @@ fn a_kernel_that_grows_is_named_with_both_figures() {
     let complaints = beyond(&found, &budget("scan 3 0\n"));
     assert_eq!(
         complaints,
-        ["scan has 4 instructions, and 3 were agreed", "scan has 1 f64 instructions, and 0 were agreed"]
+        ["scan has 4 instructions; its budget is 3", "scan has 1 f64 instructions; its budget is 0"]
     );
     assert_eq!(beyond(&found, &budget("")), ["scan has 4 instructions and no budget"]);
     let hundred = |every| Counts::from([("scan".to_string(), (every, 0))]);

@@ -1,9 +1,9 @@
 //! The emulator as a child process: compiled with the system's C++ compiler if its sources have changed, and
 //! driven over its standard input and output (`kernels/emulator/main.cpp` describes the protocol).
 //!
-//! A [`Device`] is two emulators that get the same orders; one runs lanes, warps and blocks backwards.
-//! Whatever is read must be the same in both, to the last bit: a kernel whose result depends on the order of
-//! its threads has a race.
+//! A [`Device`] is two emulators that receive the same commands; one runs lanes, warps and blocks in reverse
+//! order. Everything that is read must be bit-identical in both: a kernel whose result depends on the order
+//! of its threads has a race.
 
 use super::standin::digest;
 use crate::skips::skip;
@@ -15,14 +15,14 @@ use std::sync::OnceLock;
 /// Compilers to be tried after the one named by `CXX`.
 const COMPILERS: [&str; 3] = ["c++", "g++", "clang++"];
 
-/// The same options as for a GPU, with one exception: a product and a sum are rounded separately.
+/// The same arithmetic as on a GPU, with one exception: a product and a sum are not fused.
 const FLAGS: [&str; 6] =
     ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-ffp-contract=off"];
 
-/// The compiled emulator; `None` without a C++ compiler, and the test is skipped.
+/// The compiled emulator; `None` without a C++ compiler: the test is then skipped.
 ///
 /// # Panics
-/// If there is a compiler, and it refuses the kernels.
+/// If there is a compiler, but it rejects the kernels or warns about them.
 fn program() -> Option<&'static PathBuf> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
     let program = PROGRAM.get_or_init(compile).as_ref();
@@ -79,13 +79,13 @@ impl Process {
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        self.orders.write_all(bytes).expect("the emulator runs; its error is printed above");
+        self.orders.write_all(bytes).expect("the emulator runs, or printed its error above");
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It has ended already or is about to; nothing is lost.
+        // The emulator may have ended already; nothing is lost by killing it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -98,7 +98,7 @@ pub struct Buffer(u32);
 /// Blocks along x and y; z counts the robots.
 pub type Grid = [u32; 2];
 
-/// Two emulators with the same orders.
+/// Two emulators that receive the same commands; one runs its threads in reverse order.
 pub struct Device {
     processes: [Process; 2],
     buffers: u32,
@@ -124,7 +124,7 @@ impl Device {
         Buffer(self.buffers - 1)
     }
 
-    /// Memory that contains `data`.
+    /// New memory that contains `data`.
     pub fn hold(&mut self, data: &[u8]) -> Buffer {
         let buffer = self.allocate(data.len());
         self.write(buffer, 0, data);
@@ -160,7 +160,7 @@ impl Device {
             let length = (name.len() as u32).to_le_bytes();
             process.send(&[b"L".as_slice(), &length, name.as_bytes(), &numbers].concat());
             // Both run at the same time.
-            process.orders.flush().expect("the emulator runs; its error is printed above");
+            process.orders.flush().expect("the emulator runs, or printed its error above");
         }
         self.launches += 1;
     }
@@ -175,7 +175,7 @@ impl Device {
         let [there, back] = self.processes.each_mut().map(|process| {
             process.orders.flush().expect("the emulator runs");
             let mut data = vec![0; length];
-            process.answers.read_exact(&mut data).expect("the emulator runs; its error is printed above");
+            process.answers.read_exact(&mut data).expect("the emulator runs, or printed its error above");
             data
         });
         if let Some(byte) = there.iter().zip(&back).position(|(a, b)| a != b) {

@@ -21,8 +21,7 @@ use ganglion::field::{Failure, FieldEngine, FieldOutput, Inspect, Loss, trial};
 use ganglion::system::gpu::{GpuFault, Watch};
 use std::sync::Arc;
 
-/// How far rounding errors add up in practice, as for the kernels; a GPU fuses products and the emulator does
-/// not.
+/// The tolerance, as for the kernels, but larger: a GPU fuses a product and a sum, and the emulator does not.
 const SEEN: f64 = 2e-5;
 
 fn plan(grid: usize) -> FieldPlan {
@@ -35,8 +34,8 @@ pub enum Device {
     StandIn(standin::Alone),
 }
 
-/// A GPU if the environment requests it, otherwise the stand-in; `None` (with a message) if it cannot be
-/// compiled.
+/// A GPU if the environment requests it, otherwise the stand-in; `None` (with a message) if the stand-in
+/// cannot be compiled.
 pub fn device() -> Option<Device> {
     if std::env::var_os("GANGLION_GPU").is_some_and(|value| value == "1") {
         return Some(Device::Gpu);
@@ -45,7 +44,7 @@ pub fn device() -> Option<Device> {
 }
 
 impl Device {
-    /// Makes the stand-in execute its work in another order; a GPU chooses its own.
+    /// Gives orders to the stand-in, for example in which order to execute its work; no effect on a GPU.
     fn order(&self, orders: &str) {
         if let Device::StandIn(alone) = self {
             alone.order(orders);
@@ -53,8 +52,8 @@ impl Device {
     }
 }
 
-/// An engine at its start. `GANGLION_PATIENCE_S` in the environment is for runs under a tool that checks
-/// every access, which slows a device down.
+/// Opens an engine. `GANGLION_PATIENCE_S` in the environment sets its timeout, for runs under a tool that
+/// checks every memory access and so slows the device down.
 fn open(plan: &FieldPlan, robots: usize) -> CudaEngine {
     open_with(plan, robots, Arc::default())
 }
@@ -220,7 +219,7 @@ fn a_cycle_is_one_call_of_the_driver_and_allocates_nothing() {
             let mut b = a;
             let count = allocations_in_process(|| b = turns(4..24));
             assert_eq!((b.replays - a.replays, b.launches - a.launches), (20, 0));
-            assert_eq!(b.calls - a.calls, 20, "the launch of a graph");
+            assert_eq!(b.calls - a.calls, 20, "one graph launch per cycle");
             assert_eq!((b.copies_in - a.copies_in, b.copies_out - a.copies_out), (0, 0));
             assert_eq!(b.device_allocations, 1, "one pool, at the start");
             assert_eq!(b.pinned_allocations, a.pinned_allocations);
@@ -229,14 +228,14 @@ fn a_cycle_is_one_call_of_the_driver_and_allocates_nothing() {
     });
 }
 
-/// Writes the sensors of an input into the ring and refers to their place there.
+/// Writes the sensors of `input` into the ring; the returned input names their place there.
 fn put(writer: &mut SensorWriter, input: FieldInput) -> FieldInput {
     let all = input.sensors.iter().copied().enumerate();
     let (place, ()) = writer.write(|put| all.for_each(|(sensor, value)| put(sensor, value)));
     FieldInput { place: Some(place), ..input }
 }
 
-/// An engine that uses `ring`, if given, otherwise set up like all others.
+/// Opens an engine that reads its sensors from `ring`, if given; otherwise, it is set up like the others.
 fn open_on(ring: Option<&SensorRing>) -> CudaEngine {
     let mut engine = CudaEngine::open_with(&plan(8), 1, Arc::default(), ring).expect("it opens");
     engine.set_timeout(Span::from_millis(400_000));
@@ -254,7 +253,7 @@ fn sensors_give_the_same_bits_with_and_without_the_ring() {
         let given = input(9, cycle, level_at(cycle));
         let mut named = put(&mut writer, given);
         if cycle % 4 == 3 {
-            // As in teaching: the given values are used, whatever the ring holds at that place.
+            // As in teaching: the values in the input are used, whatever the ring holds at that place.
             named = FieldInput { place: put(&mut writer, input(7, cycle, 0)).place, ..given };
         }
         let [a, b] = [plain.cycle(&given), in_place.cycle(&named)].map(|answer| answer.expect("in range"));
@@ -277,21 +276,21 @@ fn kernels_read_the_sensors_in_place() {
     alone.order("stall=0");
     let answer = std::thread::scope(|scope| {
         let cycle = scope.spawn(|| in_place.cycle(&named).expect("in range"));
-        wait_for("the driver has the order", || alone.counts().replays > before);
-        // Once around the ring: the place is overwritten while the device is paused.
+        wait_for("the driver got the launch", || alone.counts().replays > before);
+        // Once around the ring, so that the place is overwritten while the device is paused.
         let later = [1, 2, 3, 4].map(|cycle| put(&mut writer, input(9, cycle, 0)));
         assert_eq!(later[3].place, named.place);
         alone.order("release");
         cycle.join().expect("it ends")
     });
     let other = FieldInput { sensors: input(9, 4, 0).sensors, ..input(9, 0, 0) };
-    assert_eq!(answer.scores, plain.cycle(&other).expect("in range").scores, "nothing was copied before");
+    assert_eq!(answer.scores, plain.cycle(&other).expect("in range").scores, "the kernels read the ring");
 }
 
 #[test]
 fn robots_of_a_batch_match_a_single_robot() {
     let Some(_device) = device() else { return };
-    // The bank of a batch is shared and read only: nothing is stored in it.
+    // The bank of a batch is shared and read-only: nothing is stored in it.
     let plan = FieldPlan { shape: Shape { bank: 0, ..plan(8).shape }, ..plan(8) };
     let mut alone = [open(&plan, 1), open(&plan, 1), open(&plan, 1)];
     let mut batch = open(&plan, 3);
@@ -320,7 +319,7 @@ fn robots_of_a_batch_match_a_single_robot() {
 fn the_devices_order_of_work_does_not_change_results() {
     let Some(device) = device() else { return };
     let plan = FieldPlan { storage: Storage::F16, ..plan(8) };
-    // Threads, blocks, and independent parts of a graph, in both orders.
+    // Threads, blocks and independent parts of a graph run in both orders; the second run has late events.
     let runs = ["order=forwards", "order=backwards,events=late"].map(|orders| {
         device.order(orders);
         let mut engine = open(&plan, 1);
@@ -430,7 +429,7 @@ fn a_device_with_wrong_results_fails_its_trial() {
     for storage in [Storage::F32, Storage::F16] {
         let plan = FieldPlan { storage, ..plan(16) };
         assert_eq!(trial::run(&plan, open), Ok(()), "{storage:?}");
-        // A tanh that is steeper by a fiftieth, a spread that is weaker by a fifth, another seed.
+        // A tanh that is steeper by a fiftieth, a diffusion that is weaker by a fifth, and another seed.
         let steeper = Params { gamma: 0.918, ..plan.params };
         let stiller = Params { lambda: 0.08, ..plan.params };
         let wrong = |params, seed| move |plan: &FieldPlan| open(&FieldPlan { params, seed, ..plan.clone() });
@@ -506,7 +505,7 @@ fn wait_for(what: &str, holds: impl Fn() -> bool) {
     wait_until(what, holds);
 }
 
-/// Like `wait_for`, for a condition that has to be triggered repeatedly.
+/// Like `wait_for`, for a condition whose check has side effects.
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if holds() {

@@ -48,7 +48,7 @@ fn desk() -> Desk {
     Desk { found, watch, gpu, stream, pool, pinned }
 }
 
-/// Repeats `so` until it returns true; fails after 20 seconds, when it must be hanging.
+/// Calls `so` until it returns true; fails after 20 seconds, since something must then hang.
 fn until(mut so: impl FnMut() -> Result<bool, GpuError>) -> Result<(), GpuError> {
     let began = Instant::now();
     while !so()? {
@@ -63,8 +63,8 @@ impl Desk {
         until(|| self.stream.is_done()).expect("no error");
     }
 
-    /// A table of one brain in which everything points to zeros, as in the stand-in's own tests: no sensor,
-    /// no cell. Returns its address, and that of its answer.
+    /// A table of one brain in which every pointer leads to zeros, as in the stand-in's own tests: no sensor,
+    /// no cell. Returns the table's address, and that of its answer.
     fn empty_brain(&mut self) -> (u64, u64) {
         let (zeros, size) = (self.pool.address() + 4096, ANSWER.max(CYCLE).max(SENSES));
         assert!(4096 + 3 * size <= self.pool.bytes());
@@ -89,7 +89,7 @@ impl Desk {
     }
 }
 
-/// The confidence in the bytes of an answer: after cycle, prediction, weight, cosine, scores and motors.
+/// The confidence in the bytes of an answer; it follows cycle, prediction, weight, cosine, scores, motors.
 fn confidence(answer: &[u8]) -> f32 {
     let at = 8 + (64 + 3 + 5) * 8 + 2 * 16 * 4;
     f32::from_le_bytes(answer[at..at + 4].try_into().expect("four"))
@@ -188,7 +188,7 @@ fn a_kernel_runs_and_reports_its_attributes() {
         assert_eq!(said, Err(if name.contains('\0') { INVALID_VALUE } else { NOT_FOUND }), "{name:?}");
     }
     let lost = Launch { table: 0, ..desk.sense(&image, table) };
-    assert_eq!(desk.stream.launch(&lost).map_err(|error| error.code), Err(INVALID_VALUE), "a table nowhere");
+    assert_eq!(desk.stream.launch(&lost).map_err(|error| error.code), Err(INVALID_VALUE), "not in a pool");
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_failed_capture_leaves_the_stream_usable() {
     let desk = desk();
     let (stream, at) = (&desk.stream, desk.pool.address());
     let before = alone.counts();
-    // The body fails; makes a forbidden call; captures inside a capture.
+    // The body fails; makes a call that is forbidden in a capture; starts another capture.
     let beyond = stream.capture(|| stream.fill(at, 1, BYTES + 1));
     let asked = stream.capture(|| stream.is_done().map(|_| ()));
     let twice = stream.capture(|| stream.capture(|| Ok(())).map(|_| ()));
@@ -312,14 +312,14 @@ fn events_order_streams_and_time_them() {
     other.fill(at, 2, 64).expect("filled");
     assert_eq!((before.is_done(), after.is_done(), other.is_done()), (Ok(false), Ok(false), Ok(false)));
     let early = after.micros_since(&before).map_err(|error| error.code);
-    assert_eq!(early, Err(600), "not yet, and said so");
+    assert_eq!(early, Err(600), "not ready");
     alone.order("release");
     until(|| other.is_done()).expect("no error");
     assert_eq!((before.is_done(), after.is_done()), (Ok(true), Ok(true)));
     assert!(after.micros_since(&before).expect("passed") >= 0.0);
     other.copy_out(at, &desk.pinned, 0..64).expect("out");
     until(|| other.is_done()).expect("no error");
-    assert_eq!(desk.pinned.part(0..64).expect("within")[..], [2; 64], "in the order of the event");
+    assert_eq!(desk.pinned.part(0..64).expect("within")[..], [2; 64], "the last fill waited for the event");
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn everything_can_be_dropped_in_any_order() {
     );
     let graph = stream.capture(|| stream.fill(pool.address(), 0, 8)).expect("captured");
     drop(gpu);
-    assert_eq!(alone.counts().retained, 1, "its objects keep it");
+    assert_eq!(alone.counts().retained, 1, "the other objects keep the context");
     drop((pool, stream, pinned, graph));
     assert_eq!(image.facts("sense").map(|facts| facts.registers > 0), Ok(true));
     drop((image, event));

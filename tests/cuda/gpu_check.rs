@@ -19,8 +19,8 @@ const ROBOT_F16: &str = "bench/cuda/32/f16/rung-0";
 struct Kit(PathBuf);
 
 impl Kit {
-    /// `ganglion`: the lines of the shell script that replaces the program; the test program runs no tests.
-    /// `None` without Python, and the test is skipped.
+    /// `ganglion`: the lines of the shell script that replaces the program. The test program runs no tests.
+    /// `None` without Python: the test is then skipped.
     fn new(name: &str, ganglion: &str) -> Option<Kit> {
         if Command::new("python3").arg("--version").output().is_err() {
             skip("no python3");
@@ -49,8 +49,9 @@ impl Kit {
         self.0.join(below)
     }
 
-    /// Writes a shell script in another process: a file that one of this process's threads has open for
-    /// writing while another starts a child is "busy".
+    /// Lets another process write a shell script. If a thread of this process wrote it while another thread
+    /// started a child, the child would inherit the file open for writing, and executing it would fail
+    /// (ETXTBSY).
     fn program(&self, path: &str, lines: &str) {
         let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$2\" && chmod +x \"$2\"";
         let written = Command::new("sh").args(["-c", write, "sh", lines, path]).current_dir(&self.0).status();
@@ -62,17 +63,17 @@ impl Kit {
         symlink(to, self.path(path)).expect("a link");
     }
 
-    /// The script with these arguments; the tools of `bin` come first in its path.
+    /// The script with these arguments; the tools in `bin` come first in its `PATH`.
     fn command(&self, arguments: &[&str]) -> Command {
         let path = std::env::var("PATH").unwrap_or_default();
-        // A background job of a script ignores SIGINT, and so would the processes it starts.
+        // A background job of a shell script ignores SIGINT, and its child processes inherit that.
         let mut command = Command::new("env");
         command.args(["--default-signal=INT", "python3"]).arg(self.path("scripts/gpu-check")).args(arguments);
         command.env("PATH", format!("{}:{path}", self.path("bin").display()));
         command
     }
 
-    /// The script's exit status, and the file.
+    /// Runs the script; returns its output and the report that it wrote.
     fn check(&self, arguments: &[&str]) -> (Output, Value) {
         let said = self.command(arguments).output().expect("python3");
         assert_eq!(text(&said.stderr), "", "the script itself complains");

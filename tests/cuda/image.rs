@@ -41,7 +41,7 @@ fn the_ptx_was_built_from_these_sources() {
 fn the_ptx_loads_on_the_oldest_supported_driver() {
     let image = image();
     let lines: Vec<&str> = image.lines().map(str::trim).collect();
-    assert!(lines.contains(&".version 8.0"), "driver 525 brings CUDA 12.0, which takes no newer PTX");
+    assert!(lines.contains(&".version 8.0"), "driver 525 has CUDA 12.0, which accepts no newer PTX");
     assert!(lines.contains(&".target sm_87"), "Orin is the oldest supported chip");
     assert!(!image.contains('\0'), "a C string would end there");
 }
@@ -54,7 +54,7 @@ fn the_ptx_holds_exactly_the_kernels() {
         for (at, entry) in text.match_indices("extern \"C\" __global__ void ") {
             let rest = &text[at + entry.len()..];
             let (bounds, rest) = rest.split_once(") ").expect("bounds, then a name");
-            assert!(bounds.starts_with("__launch_bounds__("), "every kernel states its block: {bounds}");
+            assert!(bounds.starts_with("__launch_bounds__("), "every kernel states its block size: {bounds}");
             wanted.extend(rest.split_once('(').map(|(name, _)| name.to_string()));
         }
     }

@@ -1,5 +1,5 @@
 //! The fatbin of a release: the program accepts the file from `scripts/build-fatbin` as it is, and refuses it
-//! if one byte of its last line changed. Without the file the test is skipped.
+//! if a byte of its last line has changed. Without the file the test is skipped.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,10 +12,10 @@ use super::engine::device;
 use crate::skips::skip;
 
 const PTX: &str = include_str!("../../kernels/ganglion.ptx");
-/// Where the script puts it; GANGLION_IMAGE names another place, as for the program.
+/// Where the script puts the fatbin; GANGLION_IMAGE names another place, as for the program.
 const FATBIN: &str = "target/image/ganglion.fatbin";
 
-/// Where a process with this file gets its kernels from, and the driver's counts for that.
+/// Where a process with this fatbin gets its kernels from, and the counts of the driver calls for that.
 fn load(fatbin: PathBuf) -> (Source, Counts) {
     let watch = Arc::new(Watch::new());
     let found = probe().expect("a GPU, or the stand-in");
@@ -35,7 +35,7 @@ fn the_release_fatbin_is_complete_or_refused() {
     let Some(_device) = device() else { return };
     let emulated = is_emulated(&probe().expect("a GPU, or the stand-in"));
     let (source, counts) = load(fatbin);
-    // Its envelope is good, so the driver is asked; the stand-in executes no machine code.
+    // The file is intact, so it is given to the driver; the stand-in refuses it, as it runs no machine code.
     let taken = if emulated { (Source::Ptx, 1) } else { (Source::Fatbin, 0) };
     assert_eq!((source, counts.failures), taken);
     let stamp = PTX.lines().next().expect("a first line").len();
@@ -47,7 +47,7 @@ fn the_release_fatbin_is_complete_or_refused() {
         bytes[at] ^= 1;
         fs::write(&damaged, bytes).expect("written");
         let (source, counts) = load(damaged.clone());
-        assert_eq!((source, counts.failures), (Source::Ptx, 0), "{from_end}: the driver was not asked");
+        assert_eq!((source, counts.failures), (Source::Ptx, 0), "{from_end}: not given to the driver");
     }
-    fs::remove_file(damaged).expect("it is our image");
+    fs::remove_file(damaged).expect("it was just written");
 }

@@ -17,16 +17,16 @@ use ganglion::field::shape::{
     SLOW_FIRST, TURN, is_due, regressors, sub_steps,
 };
 
-/// Tasks of `answer`: only the bank, and all three.
+/// Tasks of the kernel `answer`, as a bit mask: only the bank, and all three.
 const TASK_BANK: u32 = 1;
 const ALL_TASKS: u32 = 7;
 
 /// The launch parameters that can be chosen.
 #[derive(Clone, Copy, Debug)]
 pub struct Launching {
-    /// Planes of a slab of `evolve`.
+    /// Planes in a slab of `evolve`.
     pub planes: usize,
-    /// Blocks of a scan of the bank.
+    /// Blocks in a scan of the bank.
     pub blocks: u32,
 }
 
@@ -49,15 +49,15 @@ struct Robot {
 
 /// A sweep of the bank with the test's descriptor, and the scan's result for every row.
 pub struct Swept {
-    /// The query as numbers, and quantised.
+    /// The query: exact, as quantised, and a bound of the difference.
     pub query: Vec<f32>,
     pub query_coarse: Vec<f64>,
     pub query_error: f64,
-    /// Rows as numbers, and as they are scanned.
+    /// Rows: exact, as quantised for the scan, and bounds of the difference.
     pub rows: Vec<Vec<f32>>,
     pub coarse: Vec<Vec<f64>>,
     pub errors: Vec<f32>,
-    /// Upper bounds of the rows' cosines; per block, the lower bound of its five best.
+    /// Upper bounds of the rows' cosines; for each block, lower bounds of its five best cosines.
     pub high: Vec<f32>,
     pub low: Vec<f32>,
     pub answer: DeviceAnswer,
@@ -78,7 +78,7 @@ pub struct Rig {
     stored: Buffer,
     readout: Buffer,
     orders: Cycle,
-    /// Which buffer holds each group, on both grids.
+    /// Which of the two buffers holds each group, for both grids.
     front: [[u32; GROUPS]; 2],
     fresh: [bool; GROUPS],
     since_step: [u64; GROUPS],
@@ -258,7 +258,7 @@ impl Rig {
         self.device.write(self.readout, 0, &bytes);
     }
 
-    /// Stores a pattern, in steps of (1 - beta) / 32767, on both grids.
+    /// Stores a pattern for both grids, quantised in steps of (1 - beta) / 32767.
     pub fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
         let (n, step) = (self.plan.shape.grid, reach(&self.plan) / 32767.0);
         let mut means = vec![0.0; PATTERN * n * n * n / 8];
@@ -287,19 +287,19 @@ impl Rig {
         self.launch("experience", [1, 1], 256, [0, 0]);
     }
 
-    /// Rows of the bank as numbers.
+    /// The first `count` exact rows of robot 0's bank.
     pub fn rows(&mut self, count: usize) -> Vec<Vec<f32>> {
         let bytes = self.device.read(self.robots[0].bank[0], 0, count * DESCRIPTOR * 4);
         Reader(&bytes).f32s(count * DESCRIPTOR).chunks(DESCRIPTOR).map(<[f32]>::to_vec).collect()
     }
 
-    /// Forgets all experiences.
+    /// Forgets all experiences of robot 0.
     pub fn empty_bank(&mut self) {
         self.device.write(self.robots[0].answer, 0, &DeviceAnswer::at_start());
     }
 
-    /// Compares a descriptor relative to rest with the bank, under the orders of the last cycle: from the
-    /// sums of the features to the answer.
+    /// Compares a descriptor (relative to rest) with the bank, with the orders of the last cycle. Runs every
+    /// step from the sums of the features to the answer.
     pub fn sweep(&mut self, descriptor: &[f32; DESCRIPTOR]) -> Swept {
         let Robot { block_sums, about, bank, low, answer, .. } = self.robots[0];
         let slabs = self.plan.shape.grid / 4 / self.launching.planes;
@@ -363,7 +363,7 @@ impl Rig {
         reports.into_iter().map(|report| self.answer(report)).collect()
     }
 
-    /// The answer in a report that must be complete.
+    /// Reads the answer from a report, and checks that the report is complete.
     fn answer(&mut self, report: Buffer) -> DeviceAnswer {
         let bytes = self.device.read(report, 0, REPORT);
         let mut end = Reader(&bytes[ANSWER..]);
@@ -374,7 +374,7 @@ impl Rig {
         DeviceAnswer::read(&bytes[..ANSWER])
     }
 
-    /// Works out what is due in this cycle; returns whether it is the first on another grid.
+    /// Works out what is due in this cycle; returns whether this is the first cycle on another grid.
     fn order(&mut self, input: &FieldInput) -> bool {
         let (cycle, work, dt) = (input.cycle, input.quality.work(), self.plan.dt.as_secs_f64());
         let changes = self.on_half != work.half_resolution;
@@ -457,7 +457,7 @@ impl Rig {
         self.launch("features", [64, GROUPS as u32 + 1], threads, [0, planes as u32]);
     }
 
-    /// The scan, the answer, and its end.
+    /// The scan, the answer, and its delivery.
     fn launch_bank(&mut self, tasks: u32) {
         let (shape, blocks) = (self.plan.shape, self.launching.blocks);
         let others = 1 + shape.sensors.div_ceil(8) + shape.motors;
@@ -503,7 +503,7 @@ impl Rig {
         (written, cycle, from.f32s(7))
     }
 
-    /// Measures now, although it is not due.
+    /// Computes the metrics now, even if they are not due.
     pub fn measure_now(&mut self) {
         self.launch("metrics", [CHANNELS as u32, 1], 256, [1, 0]);
     }

@@ -43,7 +43,7 @@ fn an_interrupted_copy_resumes_where_it_stopped() {
     scene.write(ROBOT, "on/copy.1", "head -c 100000 | pass; exit 255");
     scene.write(ROBOT, "on/copy.2", "tee \"$robot/second\" | pass");
     let said = ended(&scene.flash(&TARGET), 0);
-    assert!(said.contains("going on at 33 %"), "{said}");
+    assert!(said.contains("resuming an earlier copy at 33 %"), "{said}");
     assert_eq!(scene.calls(ROBOT)[..5], ["facts", "where", "copy", "where", "copy"]);
     let second = fs::metadata(scene.robot(ROBOT).join("second")).expect("the rest").len() as usize;
     assert_eq!(second, PACKAGE_BYTES + 8 - 100_000);
@@ -207,7 +207,7 @@ fn a_damaged_package_contacts_no_robot() {
     refused(&name, 65, "cut short");
     fs::write(&deb, &whole).expect("the package");
     for (beside, text, says) in [
-        ("deb.sig", "", "no signature"),
+        ("deb.sig", "", "not a signature"),
         ("manifest.json", "{\"schema\":1", "one JSON object"),
         ("manifest.json", "{\"schema\":1,\"package\":\"ganglion\",\"version\":\"../../x\"}", "\"version\""),
         ("manifest.json", "{\"schema\":1,\"package\":\"ganglion\",\"version\":\"1;reboot\"}", "\"version\""),
@@ -240,9 +240,9 @@ fn arguments_are_checked_before_anything_else() {
         assert!(said.contains(says) && said.lines().count() == 1, "{arguments:?}: {said}");
     };
     refused(&[], "which robot");
-    refused(&["--target"], "--target wants a value");
-    refused(&["--target", "-oProxyCommand=reboot"], "no name for ssh");
-    refused(&["--target", "a;reboot"], "no name for ssh");
+    refused(&["--target"], "--target needs a value");
+    refused(&["--target", "-oProxyCommand=reboot"], "not a valid ssh host");
+    refused(&["--target", "a;reboot"], "not a valid ssh host");
     refused(&["--target", "a", "--target", "a"], "named twice");
     refused(&["--target", "a", "--for", "soon"], "--for");
     refused(&["--target", "a", "--wave", "0"], "--wave");
@@ -250,7 +250,7 @@ fn arguments_are_checked_before_anything_else() {
     refused(&["--target", "a", "other.deb"], "one package");
     for (text, says) in [
         ("# none\n", "names no robot"),
-        ("pi@car-7\n\npi@car-8 yes\n", "fleet:3: one robot a line"),
+        ("pi@car-7\n\npi@car-8 yes\n", "fleet:3: one robot per line"),
         ("pi@car-7\n$(reboot)\n", "fleet:2: '$(reboot)'"),
         ("pi@car-7\npi@car-7 # again\n", "fleet:2: pi@car-7 is named twice"),
     ] {

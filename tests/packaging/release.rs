@@ -123,8 +123,8 @@ fn a_wrong_release_request_gets_a_one_sentence_error() {
     for (wrong, environment, exit, said) in [
         (&[][..], &[][..], 64, "which version?"),
         (&["0.2"], &[], 64, "three numbers"),
-        (&["0.2.0~rc1"], &[], 64, "'0.2.0~rc1' is no version of a release"),
-        (&["../0.2.0"], &[], 64, "is no version"),
+        (&["0.2.0~rc1"], &[], 64, "'0.2.0~rc1' is not a release version"),
+        (&["../0.2.0"], &[], 64, "is not a release version"),
         (&["0.2.0", "0.3.0"], &[], 64, "one version at a time"),
         (&["0.2.0", "--chek"], &[], 64, "'--chek' is not known"),
         (&["0.2.0", "--key"], &[], 64, "--key needs a value"),
@@ -139,8 +139,8 @@ fn a_wrong_release_request_gets_a_one_sentence_error() {
             65,
             "differs from its commit ( M src/main.rs)",
         ),
-        (&["0.2.0", "--out", "file"], &[], 73, "is no folder"),
-        (&["0.2.0", "--out", "other"], &[], 73, "has ganglion_0.1.0_arm64.deb, which is no part"),
+        (&["0.2.0", "--out", "file"], &[], 73, "is not a folder"),
+        (&["0.2.0", "--out", "other"], &[], 73, "has ganglion_0.1.0_arm64.deb, which is not part"),
         (&["0.2.0", "--out", "moved"], &[], 73, "release 0.2.0 of another commit"),
     ] {
         let (code, stdout, stderr) = tree.run(wrong, environment);

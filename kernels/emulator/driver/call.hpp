@@ -1,4 +1,4 @@
-/// Entry to every function: injects faults, checks the required state, and lets no exception out.
+/// The entry to every driver function: injects faults, checks the required state, and lets no exception out.
 #pragma once
 #include "device.hpp"
 
@@ -14,7 +14,8 @@ enum class Needs {
   Quiet,   // also no active capture that this thread could disturb
 };
 
-/// Breaks the captures that a call of this thread disturbs: its own unless relaxed, and global ones.
+/// Breaks the captures that a call of this thread disturbs: its own in thread-local mode, and all in global mode.
+/// Returns whether there were any.
 inline bool disturbs() {
   bool any = false;
   for (auto& capture : device.captures) {
@@ -53,7 +54,7 @@ template <class Body> int call(const char* name, Needs needs, Body body) noexcep
     const int code = check(name, needs);
     return code != OK ? code : body(lock);
   } catch (...) {
-    return say(OUT_OF_MEMORY, "%s: the stand-in itself has no memory", name);
+    return say(OUT_OF_MEMORY, "%s: the stand-in itself ran out of memory", name);
   }
 }
 
@@ -61,7 +62,7 @@ template <class Body> int call(const char* name, Needs needs, Body body) noexcep
 inline int after_wait() { return loss_of(current); }
 
 inline int no_handle(const char* name, const char* what) {
-  return say(INVALID_HANDLE, "%s: there is no such %s (never was, destroyed, or of a context before)", name, what);
+  return say(INVALID_HANDLE, "%s: there is no such %s (never created, destroyed, or of an earlier context)", name, what);
 }
 
 /// Breaks the capture of a stream after an error in it.
@@ -70,7 +71,7 @@ inline int break_capture(Stream& stream, int code) {
   return code;
 }
 
-/// Puts an operation on a stream: to be executed, or into its capture.
+/// Adds an operation to a stream, to be executed, or to the capture of the stream.
 inline int put(Stream& stream, Operation operation) {
   if (stream.capture) {
     if (stream.capture->broken) return CAPTURE_INVALIDATED;

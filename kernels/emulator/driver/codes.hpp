@@ -85,7 +85,7 @@ constexpr Named NAMES[] = {
     {UNKNOWN, "CUDA_ERROR_UNKNOWN", "unknown error"},
 };
 
-/// Whether the context is unusable after this code.
+/// Whether this error makes the context unusable.
 constexpr bool is_sticky(int code) {
   return code == ILLEGAL_ADDRESS || code == LAUNCH_TIMEOUT || code == ASSERT ||
          (code >= HARDWARE_STACK_ERROR && code <= LAUNCH_FAILED);

@@ -1,24 +1,24 @@
-/// Driver functions about the device, its context, and memory.
+/// Driver functions for the device, its contexts, and memory.
 #pragma once
 #include "call.hpp"
 
 namespace standin {
 
-/// Results of cuDeviceGetAttribute: those of an Orin, as far as any caller needs them. The attribute numbers are the
-/// same in every version.
+/// Results of cuDeviceGetAttribute: the values of an Orin, for those attributes that a caller needs. The
+/// attribute numbers are the same in every CUDA version.
 struct Attribute {
   int number, value;
 };
 constexpr Attribute ATTRIBUTES[] = {
     {1, 1024}, {2, 1024}, {3, 1024}, {4, 64},          // maximum threads per block; along x, y, z
     {5, 0x7fffffff}, {6, 65535}, {7, 65535},           // maximum blocks along x, y, z
-    {8, 49152}, {9, 65536}, {10, 32}, {12, 65536},     // shared and constant memory, lanes, registers
+    {8, 49152}, {9, 65536}, {10, 32}, {12, 65536},     // shared and constant memory, warp size, registers
     {13, 918000}, {15, 1}, {16, 8}, {17, 0}, {18, 1},  // clock in kHz, overlap, multiprocessors, no time limit, integrated
     {19, 1}, {20, 0}, {31, 1}, {32, 0},                // maps host memory, default mode, concurrent kernels, no ECC
-    {36, 3200000}, {37, 128}, {38, 4 << 20}, {39, 1536}, // memory clock in kHz and bus, level 2 cache, threads
+    {36, 3200000}, {37, 128}, {38, 4 << 20}, {39, 1536}, // memory clock in kHz, bus width, L2 cache, threads
     {40, 2}, {41, 1}, {78, 1}, {81, 167936}, {82, 65536}, // copy engines, unified addresses, priorities, shared, registers
-    {83, 1}, {84, 0}, {89, 0}, {95, 1}, {97, 166912},  // managed memory, one board, no concurrent access to it, cooperative, shared at most
-    {106, 16}, {108, 3 << 20}, {115, 0},               // blocks, persisting cache, no memory pools
+    {83, 1}, {84, 0}, {89, 0}, {95, 1}, {97, 166912},  // managed memory, one board, no concurrent managed access, cooperative launch, opt-in shared memory
+    {106, 16}, {108, 3 << 20}, {115, 0},               // blocks, persisting L2 cache, no memory pools
 };
 
 constexpr std::uintptr_t CONTEXTS = 0x5c0000000000;
@@ -32,7 +32,7 @@ inline void start_worker() {
   std::thread(live).detach();
 }
 
-/// An empty context.
+/// Creates an empty context, and the device's thread with the first one.
 inline std::uintptr_t new_context() {
   static std::uintptr_t next = CONTEXTS;
   device.contexts[next += 64] = OK;
@@ -97,7 +97,7 @@ API cuDevicePrimaryCtxRetain(void** context, int number) {
 API cuDevicePrimaryCtxRelease_v2(int number) {
   return call("cuDevicePrimaryCtxRelease_v2", Needs::Init, [&](Lock& lock) -> int {
     if (check_device(number) != OK) return INVALID_DEVICE;
-    if (device.retained == 0) return say(INVALID_CONTEXT, "the primary context is released more often than retained");
+    if (device.retained == 0) return say(INVALID_CONTEXT, "the primary context is released more often than it was retained");
     if (--device.retained == 0) destroy_context(lock, device.primary);
     return OK;
   });
@@ -109,7 +109,8 @@ API cuDevicePrimaryCtxReset_v2(int number) {
     return OK;
   });
 }
-/// A context owned by the caller: current at once; destroying it frees everything in it, even if it is lost.
+/// Creates a context that the caller owns, and makes it current. Destroying it frees everything in it, even
+/// if the context is lost.
 API cuCtxCreate_v2(void** context, unsigned, int number) {
   return call("cuCtxCreate_v2", Needs::Init, [&](Lock&) -> int {
     if (check_device(number) != OK) return INVALID_DEVICE;
@@ -169,7 +170,7 @@ API cuCtxGetStreamPriorityRange(int* least, int* greatest) {
 
 API cuMemAlloc_v2(std::uintptr_t* address, std::size_t bytes) {
   return call("cuMemAlloc_v2", Needs::Quiet, [&](Lock&) -> int {
-    if (bytes == 0) return say(INVALID_VALUE, "cuMemAlloc of no bytes");
+    if (bytes == 0) return say(INVALID_VALUE, "cuMemAlloc of 0 bytes");
     if (bytes > device.orders.memory || device.memory.device_bytes > device.orders.memory - bytes) return OUT_OF_MEMORY;
     *address = device.memory.take(bytes, false, 0, current);
     if (*address == 0) return OUT_OF_MEMORY;
@@ -205,7 +206,7 @@ API cuMemFree_v2(std::uintptr_t address) {
 API cuMemFreeHost(void* address) {
   return call("cuMemFreeHost", Needs::Quiet, [&](Lock& lock) { return free_memory("cuMemFreeHost", reinterpret_cast<std::uintptr_t>(address), true, lock); });
 }
-/// Registers pages of the host with the device, which locks them.
+/// Registers host pages with the device, which page-locks them.
 API cuMemHostRegister_v2(void* start, std::size_t bytes, unsigned flags) {
   return call("cuMemHostRegister_v2", Needs::Quiet, [&](Lock&) -> int {
     const auto address = reinterpret_cast<std::uintptr_t>(start);

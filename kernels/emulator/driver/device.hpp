@@ -1,8 +1,9 @@
-/// The device: one thread that executes what streams hold, one operation at a time.
+/// The device: one thread that executes the operations of all streams, one at a time.
 ///
-/// Of the streams that can run, the one with the highest priority comes first, then the oldest; with
-/// `order=backwards` the newest, and within a graph the last node. Everything here except the execution
-/// itself is behind one lock, and is never destroyed: the thread ends with the process.
+/// Of the streams that can run, the one with the highest priority comes first; of equal ones, the oldest.
+/// With `order=backwards` it is the newest, and within a graph the last node. One lock protects everything
+/// here except the execution itself. Nothing here is ever destroyed, because the thread runs until the
+/// process ends.
 #pragma once
 #include <algorithm>
 #include <condition_variable>
@@ -22,7 +23,7 @@ using Lock = std::unique_lock<std::mutex>;
 
 struct Device {
   std::mutex mutex;
-  std::condition_variable work, progress, reached; // reached: an event, or the end of a context
+  std::condition_variable work, progress, reached; // reached: an event, or the loss of a context
   Orders orders;
   Counts counts = {};
   Memory memory;
@@ -44,7 +45,7 @@ struct Device {
 };
 inline Device& device = *new Device;
 
-/// Jump target of a launch that cannot continue, and the thread on which it may jump.
+/// Jump target for a launch that cannot continue, and the only thread that may jump there.
 inline sigjmp_buf launch_end;
 inline pthread_t worker;
 inline volatile bool in_kernel = false;
@@ -56,7 +57,7 @@ inline struct sigaction before_us[2];
   siglongjmp(launch_end, code);
 }
 
-/// A kernel that touches unmapped memory is ended; any other fault goes to the previous handler.
+/// Aborts a kernel that touches unmapped memory; passes any other fault to the previous handler.
 inline void on_fault(int signal, siginfo_t*, void*) {
   if (in_kernel && pthread_equal(pthread_self(), worker)) leave_launch(ILLEGAL_ADDRESS);
   sigaction(signal, &before_us[signal == SIGBUS], nullptr); // and the faulting instruction runs again
@@ -84,7 +85,7 @@ inline int check_table(const Operation& it) {
   const auto* words = reinterpret_cast<const std::uintptr_t*>(it.from);
   for (std::size_t word = 0; word < bytes / sizeof(std::uintptr_t); word++) {
     if (words[word] == 0 || device.memory.check_device("an address in the table", words[word], 0) == OK) continue;
-    return say(ILLEGAL_ADDRESS, "word %zu of the table that %s got points nowhere", word, it.function->entry.name.c_str());
+    return say(ILLEGAL_ADDRESS, "word %zu of the table of %s is an invalid address", word, it.function->entry.name.c_str());
   }
   return OK;
 }
@@ -107,13 +108,13 @@ inline int run_kernel(const Operation& it, bool backwards) {
   return OK;
 }
 
-/// Whether the ranges of a copy or fill are still allocated.
+/// Checks that the ranges of a copy or fill are still allocated.
 inline int check_ranges(const Operation& it) {
   const bool there = device.memory.holding(it.to, it.bytes) && (it.kind == Kind::Fill || device.memory.holding(it.from, it.bytes));
   return there ? OK : say(ILLEGAL_ADDRESS, "a copy or fill reached memory that was freed after it was queued");
 }
 
-/// Executes a launch, copy or fill without the lock; the ranges were checked under it.
+/// Executes a launch, copy or fill without the lock; the ranges were checked while it was held.
 inline int execute(const Operation& it, bool backwards) {
   auto *to = reinterpret_cast<void*>(it.to), *from = reinterpret_cast<void*>(it.from);
   switch (it.kind) {
@@ -133,7 +134,7 @@ inline int loss_of(std::uintptr_t context) {
   return device.spoiled != OK ? device.spoiled : it == device.contexts.end() ? int(CONTEXT_IS_DESTROYED) : it->second;
 }
 
-/// Marks a context as lost: its pending work is dropped.
+/// Marks a context as lost: its pending work no longer runs.
 inline void lose(std::uintptr_t context, int code) {
   const auto it = device.contexts.find(context);
   if (it != device.contexts.end() && it->second == OK) it->second = code;
@@ -148,7 +149,7 @@ struct Next {
   std::shared_ptr<Stream> stream;
   std::shared_ptr<Operation> held; // at the front of the stream
   const Operation* operation = nullptr;
-  std::size_t node = 0; // of a replay
+  std::size_t node = 0; // its index, in a replay
 };
 
 inline bool may_run(const Operation& it) {
@@ -156,7 +157,7 @@ inline bool may_run(const Operation& it) {
   return it.event->done >= (it.mark != 0 ? it.mark : it.event->recorded);
 }
 
-/// Looks for a node whose predecessors are done.
+/// Finds a node of a replay whose predecessors are done; false if none can run now.
 inline bool next_node(Stream& stream, Executable& executable, Next& next) {
   const std::vector<Node>& nodes = executable.nodes;
   if (stream.run == nullptr) {
@@ -197,7 +198,7 @@ inline Next choose() {
   return best;
 }
 
-/// Records an operation as done, and removes it from its stream.
+/// Counts an operation as done, and removes it from its stream; a replay only after its last node.
 inline void settle(const Next& next) {
   const Operation& it = *next.operation;
   Counts& counts = device.counts;
@@ -256,7 +257,7 @@ inline void step(const Next& next, Lock& lock) {
     }
   }
   if (code != OK) return lose(next.stream->context, code > 0 ? code : LAUNCH_FAILED);
-  if (loss_of(next.stream->context) != OK) return; // it was destroyed meanwhile, with all that it held
+  if (loss_of(next.stream->context) != OK) return; // the context was lost or destroyed meanwhile
   if (device.orders.stall > 0) device.orders.stall--;
   settle(next);
 }
@@ -296,7 +297,8 @@ inline bool is_idle() {
   return !device.executing;
 }
 
-/// Drops everything in a context, done or not; what is executing finishes first.
+/// Destroys a context and everything in it, including work that is not done; an operation that is executing
+/// ends first.
 inline void destroy_context(Lock& lock, std::uintptr_t context) {
   const auto it = device.contexts.find(context);
   if (it == device.contexts.end()) return;

@@ -1,5 +1,5 @@
-/// Module images: PTX text. Compiles nothing: an image only says which kernels it has; their code was
-/// compiled into the stand-in.
+/// Module images: PTX text. Compiles nothing: an image only says which kernels it contains, and their code
+/// was compiled into the stand-in.
 #pragma once
 #include <cstring>
 #include <string>
@@ -34,7 +34,7 @@ inline unsigned shared_bytes(const std::string& body) {
   return bytes;
 }
 
-/// Reads PTX for a chip; prints a message and returns the error code if its driver would reject it.
+/// Reads PTX for a chip; prints a message and returns the error code if the chip's driver would reject it.
 inline int read_ptx(const std::string& text, int chip, Image& image) {
   int major = 0, minor = 0, target = 0;
   const std::size_t version = text.find("\n.version "), arch = text.find("\n.target sm_");

@@ -15,7 +15,8 @@
 namespace standin {
 
 #ifdef GANGLION_INITCHECK
-/// Compiled without checks, like everything it calls: plain pointers, no library code.
+/// Marks a function that is compiled without checks. It, and everything that it calls, uses plain pointers
+/// and no library code.
 #define UNCHECKED __attribute__((no_sanitize("kernel-address")))
 
 /// An allocation on the device, with a flag for each byte that tells whether it was written.
@@ -27,7 +28,7 @@ struct Shadow {
 /// The allocations that existed when an operation began, for the device's thread.
 struct Shadows {
   const Shadow* all;
-  std::size_t count, last; // last: most accesses are in the same allocation as the one before
+  std::size_t count, last; // last: tried first, because most accesses hit the same allocation again
 };
 inline std::vector<Shadow> listed;
 inline thread_local Shadows shadows = {};

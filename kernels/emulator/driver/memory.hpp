@@ -1,4 +1,4 @@
-/// Device memory and page-locked host memory: who owns what, and the margins around it.
+/// Device memory and page-locked host memory: who owns which allocation, and the margins around each.
 ///
 /// Both kinds are pages of this process. Fresh memory is NaN, the margins around it must stay unchanged, and
 /// freed memory can never be touched or handed out again: its addresses stay reserved, without access.
@@ -73,7 +73,7 @@ struct Memory {
     if (!it.host) device_bytes -= it.bytes;
   }
 
-  /// Destroys a context with all memory allocated in it.
+  /// Frees all memory that was allocated in a context, and unregisters what was registered in it.
   void give_back_all_of(std::uintptr_t context) {
     std::vector<std::uintptr_t> theirs;
     for (const auto& entry : live) {
@@ -108,7 +108,7 @@ struct Memory {
     return address - after->first <= after->second;
   }
 
-  /// Refuses a range that the device may not touch: `what` names it in the message.
+  /// Checks that the device may touch a range; `what` names the range in the error message.
   int check_device(const char* what, std::uintptr_t address, std::size_t bytes) const {
     const Allocation* it = holding(address, bytes);
     if (it != nullptr && (!it->host || (it->flags & 2) != 0)) return OK;
@@ -123,7 +123,7 @@ struct Memory {
     return say(INVALID_VALUE, "%s: the range of %zu bytes at 0x%zx %s", what, bytes, static_cast<std::size_t>(address), why);
   }
 
-  /// Reports writes outside an allocation; false if there were any.
+  /// Checks the margins of all allocations: reports the first write into one, and returns false.
   bool margins_hold(const char* writer) const {
     for (const auto& entry : live) {
       const Allocation& it = entry.second;

@@ -1,20 +1,21 @@
-/// The faults that a test orders, and what the stand-in has counted. Executes nothing itself.
+/// The faults that a test orders, and the stand-in's counters. Executes nothing itself.
 ///
 /// Orders come as text, `key=value` or a word, separated by commas, from the environment (GANGLION_STAND_IN,
 /// read once when the library is loaded) and from `ganglion_stand_in(text)`:
-///   fail=NAME:N:CODE      the N-th call from now of the function fails, with CODE; NAME without its _v2.
-///                         NAME `kernel` or `copy`: the N-th that the device executes. Codes of a lost
-///                         context (700, 702, 710, 714 to 719) lose it, and no other
-///   block=NAME or NAME:N  the N-th (first) call from now does not come back until `release`
+///   fail=NAME:N:CODE      the N-th call of the function from now on fails with CODE; NAME without its _v2.
+///                         If CODE is 700, 702, 710 or 714 to 719, the current context is lost.
+///                         NAME `kernel` or `copy`: the N-th one that the device executes fails, and its
+///                         context is lost with any CODE
+///   block=NAME or NAME:N  the N-th call from now on (default: the first) does not return until `release`
 ///   stall=N               after N more operations the device executes nothing until `release`
-///   release               unblocks blocked calls and ends a stall
+///   release               unblocks blocked calls, cancels pending `block` orders and ends a stall
 ///   slow=F                a kernel takes F times as long
 ///   order=forwards|backwards   order of threads, blocks, and operations that may run in any order
-///   sticky=context|process     whether a lost context spoils the whole process: then every call answers the
-///                         code, until `fresh`
+///   sticky=context|process     whether a lost context spoils the whole process: then every later call that
+///                         needs cuInit returns the code, until `fresh` (driver.cpp)
 ///   memory=64M            memory of the device, with K, M or G
-///   events=early|late     whether an event of a graph counts as recorded again when the graph is
-///                         launched, or only when it reaches the event
+///   events=early|late     whether an event in a graph counts as recorded again when the graph is
+///                         launched, or only when its execution reaches the event
 ///   init=CODE             what cuInit returns: 100 no device, 34 stub library, 803 mismatch
 ///   devices=N  driver=11040  chip=6.1
 ///   reset                 cancels all orders, including those from the environment
@@ -41,7 +42,7 @@ struct Counts {
   std::uint64_t pageable;         // copies refused because the host's side was not page-locked
   std::uint64_t device_ever, device_now, device_bytes;
   std::uint64_t host_ever, host_now;
-  std::uint64_t registered;       // ranges of the host that are known to the device
+  std::uint64_t registered;       // host ranges that are registered with the device
   std::uint64_t streams, events, graphs, executables, modules; // alive
   std::uint64_t retained;         // references to the primary context, and other contexts
 };
@@ -61,7 +62,7 @@ struct Orders {
   bool backwards = false, late = false, whole_process = false;
   std::size_t memory = std::size_t(2) << 30;
   int init = OK, devices = 1, driver = 12000, major = 8, minor = 7;
-  std::uint64_t releases = 0; // counts releases, so that a waiter sees one
+  std::uint64_t releases = 0; // number of releases, so that a waiting call notices one
 
   /// The code that this call must return; -1: it blocks; 0: it proceeds normally.
   int strike(const char* name) {

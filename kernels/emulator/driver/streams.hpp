@@ -4,7 +4,7 @@
 
 using namespace standin;
 
-/// A call on a stream: finds the stream, refuses if its capture is broken.
+/// A call on a stream: finds the stream, and fails if its capture is broken.
 template <class Body> static int on_stream(const char* name, void* handle, Body body) {
   return call(name, Needs::Context, [&](Lock&) -> int {
     if (handle == nullptr) return say(INVALID_HANDLE, "%s on the default stream, which the stand-in does not have", name);
@@ -15,7 +15,7 @@ template <class Body> static int on_stream(const char* name, void* handle, Body 
   });
 }
 
-/// The host's side of a copy. It must be page-locked, because otherwise a real copy would wait for the
+/// Checks the host's side of a copy: it must be page-locked, because otherwise a real copy would wait for the
 /// device.
 static int check_host(const char* name, std::uintptr_t address, std::size_t bytes) {
   const Allocation* it = device.memory.holding(address, bytes);
@@ -61,12 +61,12 @@ API cuMemsetD8Async(std::uintptr_t to, unsigned char byte, std::size_t bytes, vo
 static int check_launch(const Function& function, uint3 grid, uint3 block, unsigned shared, void** arguments, void** extra) {
   const char* name = function.entry.name.c_str();
   if (!function.module->loaded) return say(INVALID_HANDLE, "%s: its module was unloaded", name);
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535) return say(INVALID_VALUE, "%s: no such grid: %u, %u, %u", name, grid.x, grid.y, grid.z);
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535) return say(INVALID_VALUE, "%s: invalid grid: %u, %u, %u", name, grid.x, grid.y, grid.z);
   if (block.y != 1 || block.z != 1) return say(INVALID_VALUE, "%s: our kernels have blocks along x only", name);
-  if (block.x == 0 || block.x > function.entry.most_threads) return say(INVALID_VALUE, "%s: a block of %u; its launch bound is %u", name, block.x, function.entry.most_threads);
-  if (block.x % emulator::LANES != 0) return say(INVALID_VALUE, "%s: a block of %u is not whole warps", name, block.x);
+  if (block.x == 0 || block.x > function.entry.most_threads) return say(INVALID_VALUE, "%s: a block of %u threads; its launch bound is %u", name, block.x, function.entry.most_threads);
+  if (block.x % emulator::LANES != 0) return say(INVALID_VALUE, "%s: a block of %u threads is not a multiple of the warp size", name, block.x);
   if (shared > 48 * 1024) return say(INVALID_VALUE, "%s: %u bytes of dynamic shared memory", name, shared);
-  if (arguments == nullptr || extra != nullptr || arguments[0] == nullptr || arguments[1] == nullptr) return say(INVALID_VALUE, "%s: a table and a struct of two words are its arguments", name);
+  if (arguments == nullptr || extra != nullptr || arguments[0] == nullptr || arguments[1] == nullptr) return say(INVALID_VALUE, "%s: its arguments must be a table and a struct of two words", name);
   return OK;
 }
 API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** arguments, void** extra) {
@@ -177,16 +177,16 @@ API cuEventRecordWithFlags(void* handle, void* stream, unsigned flags) {
 }
 API cuEventRecord(void* handle, void* stream) { return cuEventRecordWithFlags(handle, stream, 0); }
 
-/// Whether an event may be queried.
+/// Checks that an event may be queried; if it was last recorded in a capture, breaks that capture.
 static int check_event(const char* name, const std::shared_ptr<Event>& event) {
   if (!event) return no_handle(name, "event");
   if (!event->captured) return OK;
   event->captured->broken = true;
   return say(CAPTURED_EVENT, "%s: the event was last recorded in a capture", name);
 }
-/// How long a query blocks its caller before it says "not yet": a caller that polls in a tight loop would
-/// take a core from the kernels, which run on this processor too. Short compared with every timeout of the
-/// runtime.
+/// How long a query blocks its caller before it returns NOT_READY: otherwise, a caller that polls in a tight
+/// loop would take a core from the kernels, which run on this processor too. Short compared with every
+/// timeout of the runtime.
 constexpr std::chrono::milliseconds HELD{1};
 API cuEventQuery(void* handle) {
   return call("cuEventQuery", Needs::Quiet, [&](Lock& lock) -> int {
@@ -212,7 +212,7 @@ API cuEventElapsedTime(float* milliseconds, void* start, void* end) {
     for (const auto& event : {first, last}) {
       const int code = check_event("cuEventElapsedTime", event);
       if (code != OK) return code;
-      if ((event->flags & 2) != 0 || event->recorded == 0) return say(INVALID_HANDLE, "cuEventElapsedTime: an event without a time, or never recorded");
+      if ((event->flags & 2) != 0 || event->recorded == 0) return say(INVALID_HANDLE, "cuEventElapsedTime: an event has no timing or was never recorded");
     }
     if (first->done < first->recorded || last->done < last->recorded) return NOT_READY;
     *milliseconds = std::chrono::duration<float, std::milli>(last->at - first->at).count();
@@ -223,7 +223,7 @@ API cuEventElapsedTime(float* milliseconds, void* start, void* end) {
 API cuStreamBeginCapture_v2(void* handle, int mode) {
   return on_stream("cuStreamBeginCapture_v2", handle, [&](Stream& stream) -> int {
     if (mode < 0 || mode > 2) return INVALID_VALUE;
-    if (stream.capture) return say(INVALID_VALUE, "cuStreamBeginCapture: it is capturing");
+    if (stream.capture) return say(INVALID_VALUE, "cuStreamBeginCapture: the stream is already capturing");
     stream.capture = std::make_shared<Capture>();
     stream.capture->mode = static_cast<Mode>(mode);
     stream.capture->thread = std::this_thread::get_id();
@@ -235,7 +235,7 @@ API cuStreamBeginCapture_v2(void* handle, int mode) {
   });
 }
 
-/// Whether all forked streams have been joined to the stream in which the capture began.
+/// Whether all forked streams have been joined to the stream on which the capture began.
 static bool is_joined(const Stream& origin) {
   const std::set<std::size_t> seen = ancestors(origin.capture->nodes, origin.after);
   return seen.size() == origin.capture->nodes.size();
@@ -246,10 +246,10 @@ API cuStreamEndCapture(void* handle, void** graph) {
     const auto stream = device.streams.find(handle);
     if (!stream) return no_handle("cuStreamEndCapture", "stream");
     const std::shared_ptr<Capture> capture = stream->capture;
-    if (!capture) return say(INVALID_VALUE, "cuStreamEndCapture: it is not capturing");
+    if (!capture) return say(INVALID_VALUE, "cuStreamEndCapture: the stream is not capturing");
     if (!stream->origin) return capture->broken = true, CAPTURE_UNMATCHED;
     if (capture->mode != Mode::Relaxed && capture->thread != std::this_thread::get_id()) return capture->broken = true, CAPTURE_WRONG_THREAD;
-    const int code = capture->broken ? CAPTURE_INVALIDATED : is_joined(*stream) ? OK : say(CAPTURE_UNJOINED, "a stream that was forked was not joined again");
+    const int code = capture->broken ? CAPTURE_INVALIDATED : is_joined(*stream) ? OK : say(CAPTURE_UNJOINED, "a forked stream was not joined");
     capture->over = true;
     for (auto& any : device.queues) {
       if (any->capture == capture) any->capture = nullptr, any->origin = false;

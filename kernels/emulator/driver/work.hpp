@@ -1,4 +1,4 @@
-/// What streams hold: operations, events, captures and the graphs they become. Executes nothing.
+/// What streams hold: operations, events, captures, and the graphs made from captures. Executes nothing.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Event {
   unsigned flags = 0;
   std::uint64_t recorded = 0, done = 0; // counts of records; the newest record is done when they are equal
   Clock::time_point at;
-  std::shared_ptr<Capture> captured; // last recorded in a capture: must not be queried then
+  std::shared_ptr<Capture> captured; // set if last recorded in a capture: then it must not be queried
   std::set<std::size_t> after;       // the nodes that this event stands for in that capture
 };
 
@@ -55,7 +55,7 @@ struct Operation {
   unsigned threads = 0;
   Launch how = {};
   std::shared_ptr<Event> event;
-  std::uint64_t mark = 0; // number of this record of the event
+  std::uint64_t mark = 0; // which record of the event this makes or waits for
   std::shared_ptr<Executable> executable;
   std::vector<std::uint64_t> marks; // for a replay: each node's record number
 };
@@ -81,7 +81,7 @@ struct Capture {
 struct Graph {
   std::vector<Node> nodes;
 };
-/// Replays of one executable come one after another, as on the real device.
+/// Replays of one executable run one after another, as on a real device.
 struct Executable {
   std::vector<Node> nodes;
   bool running = false;
@@ -101,7 +101,7 @@ struct Stream {
   std::unique_ptr<Run> run; // progress of the replay at the front
   std::shared_ptr<Capture> capture;
   bool origin = false;
-  std::set<std::size_t> after; // the nodes that the next captured one depends on
+  std::set<std::size_t> after; // the nodes that the next captured node depends on
 };
 
 /// Handle numbers are never reused, so that a destroyed handle is recognised as such. Each belongs to the

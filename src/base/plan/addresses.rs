@@ -9,7 +9,7 @@ pub struct Expected {
     pub address: u8,
     /// The kind of device, or the sensors that it provides.
     pub what: String,
-    /// The board cannot drive without it.
+    /// The robot cannot drive without it.
     pub required: bool,
 }
 
@@ -43,7 +43,7 @@ pub fn expected(board: &Board, bus: usize) -> Vec<Expected> {
     found
 }
 
-/// Addresses at which a device of the board may answer besides its own: expected, but not required.
+/// Whether a device of the board may answer at `address` besides its own: expected, but not required.
 pub fn also_answers(board: &Board, bus: usize, address: u8) -> bool {
     // A PCA9685 answers its "all call" after power-on; a VL53L0X wakes up at 0x29 before its set-up.
     let all_call = bus == 0 && address == 0x70 && matches!(board.pwm, Some(PwmPlan::Pca9685 { .. }));

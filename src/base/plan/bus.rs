@@ -6,11 +6,11 @@ use crate::base::time::Span;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Line(pub u32);
 
-/// Line numbers from here on stand for names: this number is the first name, and so on.
+/// Line numbers from here on stand for names: this one for the first name, the next for the second.
 const NAMED: u32 = 1 << 16;
 
 impl Line {
-    /// The line with name number `nth` of the board's `line_names`.
+    /// The line whose name is entry `nth` of the board's `line_names`.
     pub const fn named(nth: u16) -> Line {
         Line(NAMED + nth as u32)
     }
@@ -92,11 +92,11 @@ impl OwnTime {
 
     /// The longest time that one of our transfers can take with this driver.
     ///
-    /// Tegra (`drivers/i2c/busses/i2c-tegra.c`, Linux 5.10 to 6.12 and JetPack 5 and 6 alike): 100 ms plus
-    /// the time of its bits for each message (`tegra_i2c_xfer_msg`); the first message that fails ends the
-    /// transfer. After a lost arbitration it takes 50 ms more for nine clocks (`tegra_i2c_issue_bus_clear`).
-    /// The driver ignores the timeout that I2C_TIMEOUT sets. The last 10 ms are for the bits and the kernel's
-    /// tick.
+    /// Tegra (`drivers/i2c/busses/i2c-tegra.c`, Linux 5.10 to 6.12 and JetPack 5 and 6 alike): the driver
+    /// waits for each message for 100 ms plus the time of its bits (`tegra_i2c_xfer_msg`); the first message
+    /// that fails ends the transfer. After a lost arbitration, clearing the bus with nine clocks takes 50 ms
+    /// more (`tegra_i2c_issue_bus_clear`). The driver ignores the timeout that I2C_TIMEOUT sets. The last
+    /// 10 ms are for the bits and the kernel's tick.
     pub const fn longest(self) -> Span {
         match self {
             OwnTime::Tegra => Span::from_millis(100 + 50 + 10),
@@ -107,7 +107,7 @@ impl OwnTime {
 /// The recovery steps, beyond retrying, that this bus permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RecoveryPlan {
-    /// Lines that are wired to SCL and SDA (or are the same pins), for clocking out nine pulses by hand.
+    /// Lines that are wired to SCL and SDA (or are the same pins), for a bus clear with nine clock pulses.
     pub clear: Option<ClearPlan>,
     /// The driver may be unbound and bound again (needs root).
     pub rebind: bool,

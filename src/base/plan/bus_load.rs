@@ -1,5 +1,5 @@
-//! The load that a board puts on its I2C buses: the share of their time that the bits on the wire take. The
-//! load is computed, not measured, and is a lower bound: real transfers add gaps and system calls.
+//! The load that a board puts on its I2C buses: the share of time for which bits occupy the wire. The load is
+//! computed, not measured, and is a lower bound: real transfers add gaps and system calls.
 
 use super::{Board, MotorKind, PwmPlan, SensorPlan, same_chip};
 use crate::base::time::Span;
@@ -56,7 +56,7 @@ fn read_before(board: &Board, at: usize) -> bool {
     sensor.kind.reads_whole_chip() && board.sensors[..at].iter().any(|other| same_chip(other, sensor))
 }
 
-/// How often the chip of `sensor` is read: at the rate of the fastest sensor that shares the reading.
+/// The period at which the chip of `sensor` is read: the shortest of the sensors that share the reading.
 fn poll_period(board: &Board, sensor: &SensorPlan) -> Span {
     let together = board.sensors.iter().filter(|other| same_chip(other, sensor));
     let shared = together.map(|other| other.period).min();

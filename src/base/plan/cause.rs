@@ -89,9 +89,9 @@ impl Cause {
                 "a good sample beyond the rule's `clear`, after its `hold_ms` and its `retreat_ms`"
             }
             Cause::SensorLost | Cause::SensorLying => "a good sample of every required sensor",
-            Cause::GuardLost => "the guard's answer that it trusts this runtime and that its line follows",
+            Cause::GuardLost => "the guard's answer that it trusts this runtime, with its line as requested",
             Cause::LinkLost => {
-                "an answer from the brain; if the board latches it, also disarming and arming again"
+                "an answer from the brain; if the board latches link loss, also disarming and arming again"
             }
             Cause::BusLost => "a command confirmed on the wire",
             Cause::LoopLate => "`late_slots` on-time slots in a row",

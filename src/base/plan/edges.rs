@@ -18,9 +18,10 @@ pub enum EdgeSight {
 
 /// How well the ground sensors of `board` cover an edge.
 ///
-/// An edge at an angle p to the course, which runs ahead and inwards from a front wheel w, passes outside a
-/// sensor s while tan p < (w's distance from the middle - s's) / (s's lead over the front axle). No sensor
-/// sees an edge at an angle below the smallest of these. The worse side counts.
+/// An edge that runs ahead and inwards from a front wheel, at an angle p to the course, passes outside a
+/// sensor's spot if tan p < (the wheel's distance from the centre line - the spot's) / (the spot's lead over
+/// the front axle). No sensor sees an edge at less than the smallest of these angles. The worse of the two
+/// sides counts.
 pub fn edge_sight(board: &Board) -> EdgeSight {
     let edges: Vec<usize> =
         board.reflexes.iter().filter(|rule| rule.cause == Cause::Cliff).map(|rule| rule.channel).collect();

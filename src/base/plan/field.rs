@@ -12,7 +12,7 @@ pub struct FieldPlan {
     pub shape: Shape,
     /// Parameters.
     pub params: Params,
-    /// Seed of receptive fields, biases, noise.
+    /// Seed of the receptive fields, the biases and the noise.
     pub seed: u64,
     /// Time between two cycles.
     pub dt: Span,
@@ -158,8 +158,8 @@ impl Default for Params {
     }
 }
 
-/// One line of the hand-written starting table: what a motor should do with one sensor, a
-/// piecewise linear curve over the sensor's physical value. Curves of one motor add up.
+/// One line of the hand-written starting table: what one sensor requests of a motor, as a piecewise linear
+/// curve over the sensor's value on its -1..=1 scale. The curves of a motor add up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StartCurve {
     /// Index of the motor.
@@ -205,7 +205,7 @@ impl FieldPlan {
     }
 }
 
-/// The board's budget.
+/// The board's compute budget for the field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetPlan {
     /// Compute time that one field cycle may take.

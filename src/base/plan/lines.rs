@@ -36,8 +36,8 @@ pub fn lines(board: &Board) -> Vec<(Line, String)> {
     }
     for bus in &board.i2c {
         if let Some(clear) = bus.recovery.clear {
-            add(clear.scl, format!("SCL of {}, by hand", bus.name));
-            add(clear.sda, format!("SDA of {}, by hand", bus.name));
+            add(clear.scl, format!("SCL of {}, for the bus clear", bus.name));
+            add(clear.sda, format!("SDA of {}, for the bus clear", bus.name));
         }
         if let Some(rail) = bus.recovery.rail {
             add(rail.line, format!("supply of {}", bus.name));
@@ -73,8 +73,8 @@ mod tests {
             "22 echo of range",
             "25 button button",
             "10 data-ready of roll",
-            "12 SCL of motors, by hand",
-            "13 SDA of motors, by hand",
+            "12 SCL of motors, for the bus clear",
+            "13 SDA of motors, for the bus clear",
         ];
         assert_eq!(found, wanted);
         let jetson = built_in("jetson-orin-nano").unwrap().unwrap().board;

@@ -1,5 +1,5 @@
-//! The connection to the guard during a run: says hello to the guard that the board names, and ends when the
-//! motors have stopped.
+//! The connection to the guard during a run. It begins with a hello to the guard that the board names, and
+//! ends after the motors have stopped.
 
 use super::{Session, SessionError};
 use crate::base::plan::{BusPlan, GuardPlan};
@@ -13,7 +13,8 @@ use crate::system::rt::Granted;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A running guard trusts a runtime within milliseconds; one that is just starting needs longer.
+/// How long to wait until the guard trusts this runtime. A running guard needs milliseconds; one that is just
+/// starting needs longer.
 const GUARD_START: Span = Span::from_millis(2_000);
 /// Polling interval while waiting for the guard.
 const LOOK_EVERY: Span = Span::from_millis(5);
@@ -80,7 +81,7 @@ impl Guarded {
         }
     }
 
-    /// Waits until the guard trusts this runtime, for as long as a guard takes to start.
+    /// Waits until the guard trusts this runtime, at most [`GUARD_START`]; returns whether it does.
     fn is_trusted(&self, clock: &dyn Clock) -> bool {
         let until = clock.now() + GUARD_START;
         while !self.link.is_trusted() && clock.now() < until {
@@ -94,13 +95,13 @@ impl Guarded {
         self.plan.required.then(|| GuardHealth::new(self.link.clone(), self.plan.timeout))
     }
 
-    /// Wraps the wires so that the guard switches its line.
+    /// Wraps `hardware`, so that the guard instead of this process switches the guarded line.
     pub(super) fn around(&self, hardware: Arc<dyn Hardware>, clock: &Arc<dyn Clock>) -> Arc<dyn Hardware> {
         Arc::new(GuardedHardware::new(hardware, self.link.clone(), self.hold, clock.clone()))
     }
 
-    /// Ends the connection after the motors have stopped: the guard switches its line off. Returns what the
-    /// heartbeat was granted.
+    /// Ends the connection after the motors have stopped: the guard switches its line off. Returns the
+    /// real-time settings that the heartbeat thread was granted.
     pub(super) fn end(self) -> Granted {
         let granted = self.heartbeat.granted.clone();
         self.heartbeat.end();

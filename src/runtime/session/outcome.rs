@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// How long the end of a run waits for a snapshot to reach the disk; after that, the previous one remains.
+/// How long the end of a run waits for the last snapshot to reach the disk; after that, the run ends and the
+/// previous snapshot remains.
 const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Handles on parts of a [`Robot`] outside its tick, which are read again after the run.
+/// Handles on those parts of a [`Robot`] outside its tick that are read after the run.
 pub struct RunHandles {
     plant: Option<Plant>,
     snapshots: Option<SnapshotWriter>,
@@ -52,7 +53,7 @@ pub struct RunOutcome {
     pub handles: RunHandles,
     /// What happened in the simulated world, if there is one.
     pub world: Option<Report>,
-    /// Whether the motors have stopped, if the simulator knows.
+    /// Whether no drive motor gets a pulse any more; `None`: the robot is not simulated.
     pub motors_still: Option<bool>,
     /// How many snapshots were written and how many failed, if the run saves the brain.
     pub snapshots: Option<SnapshotCounts>,

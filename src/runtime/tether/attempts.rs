@@ -1,11 +1,11 @@
-//! When to try to join a brain: at once, then after 50 ms, 100 ms and so on up to a second. Each wait has
-//! some jitter, so that not all robots try at the same time after their brain restarts.
+//! When to try to join a brain: at once, then after 50 ms, 100 ms and so on, doubling up to a second. Each
+//! wait has some jitter, so that not all robots try at the same time after their brain has restarted.
 
 use crate::base::time::{Instant, Span};
 
 /// Wait after the first attempt: longer than a handshake takes on a cable.
 const FIRST: Span = Span::from_millis(50);
-/// Longest wait: a brain that restarts is noticed within this time.
+/// Longest wait, without jitter: a restarted brain is found within five quarters of this time.
 const LONGEST: Span = Span::from_millis(1_000);
 
 /// The schedule of attempts.
@@ -35,7 +35,7 @@ impl Attempts {
         self.wait = self.wait.times(2).min(LONGEST);
     }
 
-    /// The brain refused: the next attempt comes after the longest wait.
+    /// The brain refused: the next attempt comes after the longest wait, with jitter.
     pub fn refused(&mut self, now: Instant, random: u8) {
         self.wait = LONGEST;
         self.next = now + jittered(LONGEST, random);

@@ -1,8 +1,9 @@
 //! The robot's end of the link, without sockets: it makes the datagrams to send, checks those that arrive,
 //! and tracks the state of the link. It allocates when it joins, but never for a request or an answer.
 //!
-//! A session is silent when a request was sent and nothing authentic came for [`SILENCE`]. The robot then
-//! tries to join again, but keeps the old session until the brain replies: whichever answers first is used.
+//! A session is silent when nothing authentic has arrived for [`SILENCE`] after a request. The robot then
+//! tries to join again, but keeps the old session until the brain replies. If an answer in the old session
+//! arrives first, that session resumes.
 
 use super::Dropped;
 use super::attempts::Attempts;
@@ -17,8 +18,8 @@ use crate::field::remote::message::{ANSWER_BYTES, REQUEST_BYTES};
 
 /// A session counts as silent after this long without an answer: five cycles at 20 Hz.
 pub const SILENCE: Span = Span::from_millis(250);
-/// Maximum number of replies that are checked in one attempt to join: detecting a forged one takes a curve
-/// multiplication, and an attacker may send any number.
+/// Maximum number of forged replies in one attempt to join; later replies are dropped unchecked. Detecting a
+/// forged reply takes a curve multiplication, and an attacker may send any number of them.
 const REPLIES_CHECKED: u32 = 16;
 
 /// How an arriving datagram was handled.
@@ -47,7 +48,7 @@ pub struct Carrier {
     attempts: Attempts,
     phase: LinkPhase,
     text: Text,
-    /// When the oldest request since the last authentic datagram was sent.
+    /// Send time of the first request since the last authentic datagram; `None`: there was none.
     waiting: Option<Instant>,
     rounds: Rounds,
     counts: Counts,
@@ -98,12 +99,12 @@ impl Carrier {
         &self.counts
     }
 
-    /// The counters, for events outside of the carrier.
+    /// The counters, so that the caller can count events outside the carrier.
     pub fn counts_mut(&mut self) -> &mut Counts {
         &mut self.counts
     }
 
-    /// The round trips.
+    /// Statistics of the round-trip times.
     pub fn round_trips(&self) -> RoundTrips {
         self.rounds.figures()
     }
@@ -124,7 +125,8 @@ impl Carrier {
         now >= self.attempts.next()
     }
 
-    /// Begins an attempt to join; returns the datagram to send. Two keys are tried in turn.
+    /// Begins an attempt to join; returns the datagram to send. If the robot has two keys, attempts alternate
+    /// between them, beginning with the newest.
     pub fn attempt(&mut self, now: Instant) -> Result<Vec<u8>, NoRandom> {
         let key = &self.keys[(self.counts.attempts % self.keys.len() as u64) as usize];
         self.counts.attempts += 1;
@@ -137,7 +139,7 @@ impl Carrier {
         Ok(datagram)
     }
 
-    /// Seals a request; `None`: there is no session, which is counted.
+    /// Seals a request. `None`: there is no session, which is counted, or the session has used all counters.
     pub fn request(&mut self, request: &[u8; REQUEST_BYTES], now: Instant) -> Option<&[u8]> {
         let Some(session) = &mut self.session else {
             self.counts.unjoined += 1;
@@ -220,7 +222,7 @@ impl Carrier {
     }
 }
 
-/// The cycle number, which is at the same place in a request and an answer. Nothing else in them is read.
+/// The cycle number, which has the same offset in requests and answers. Nothing else in them is read.
 fn cycle_of<const N: usize>(message: &[u8; N]) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|at| message[8 + at]))
 }

@@ -9,19 +9,20 @@
 //! 4 down     16 counter (8)   24 `CycleAnswer` sealed (176), tag (16)          id: of the session
 //! ```
 //!
-//! A changed header is always noticed: the receiver compares each byte with the only value that it accepts,
-//! and the counter is the nonce of the encryption. The version is also in the prologue of the handshake.
+//! A changed header is always detected. The magic bytes, the version and the zeros have only one valid value.
+//! With another kind or ID, the datagram matches no session or key of the receiver, or its authentication
+//! fails. The counter is the nonce of the encryption. The version is also in the prologue of the handshake.
 
 use super::Dropped;
 use crate::field::remote::message::{ANSWER_BYTES, REQUEST_BYTES};
 
-/// Incremented when the meaning of these bytes changes; each end drops datagrams of another version.
+/// Incremented when the meaning of these bytes changes; each end drops datagrams with another version.
 pub const WIRE_VERSION: u8 = 1;
 /// Longest datagram. Every IPv6 network carries packets of 1280 bytes unfragmented, of which headers take 48.
 pub const MOST_BYTES: usize = 1200;
 /// Bytes before the Noise message of a join.
 pub const HEADER_BYTES: usize = 16;
-/// Bytes before the sealed part in a datagram of a cycle.
+/// Bytes before the sealed part of a cycle datagram.
 pub const DATA_HEADER_BYTES: usize = HEADER_BYTES + 8;
 /// Bytes of the authentication tag that sealing adds.
 pub const TAG_BYTES: usize = 16;
@@ -110,12 +111,13 @@ fn kind_of(code: u8) -> Option<Kind> {
     [Kind::Join, Kind::Joined, Kind::Up, Kind::Down].into_iter().find(|kind| *kind as u8 == code)
 }
 
-/// The counter of a cycle's datagram, whose length [`Header::decode`] has checked.
+/// The counter of a cycle datagram, whose length [`Header::decode`] has checked.
 pub(super) fn counter_of(datagram: &[u8]) -> u64 {
     u64::from_le_bytes(std::array::from_fn(|at| datagram[HEADER_BYTES + at]))
 }
 
-/// The ephemeral key of a join datagram. It is new in each attempt, so one that was seen before is a replay.
+/// The ephemeral key of a join datagram. Each attempt has a new one, so a key that was seen before indicates
+/// a replay.
 pub fn ephemeral_of(datagram: &[u8]) -> Option<[u8; EPHEMERAL_BYTES]> {
     datagram.get(HEADER_BYTES..)?.first_chunk().copied()
 }

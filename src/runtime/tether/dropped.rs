@@ -13,19 +13,20 @@ pub enum Dropped {
     NotOurs,
     /// It has another wire version.
     Version,
-    /// Its kind does not exist, or comes from the other direction.
+    /// Its kind does not exist, or is sent only in the other direction.
     Kind,
     /// It names an unknown key.
     UnknownKey,
     /// It belongs to another session, or to none.
     Foreign,
-    /// It is not newer than the newest accepted one: duplicated, reordered or replayed.
+    /// It is not newer than the newest accepted one (duplicated, reordered or replayed), or is a reply to a
+    /// join that is no longer pending.
     Stale,
     /// It was not sealed with the session's key, or was changed on the way.
     Forged,
     /// It is a join that was accepted before.
     Replayed,
-    /// Too many like it came recently.
+    /// Too many joins or forged replies came recently, or the system provided no random numbers.
     Limited,
     /// It is authentic, but its content is invalid.
     Content,
@@ -62,7 +63,7 @@ pub struct Drops {
 }
 
 impl Drops {
-    /// Counts one more.
+    /// Counts a datagram that was dropped for `why`.
     pub fn count(&mut self, why: Dropped) {
         *self.of_mut(why) += 1;
     }
@@ -90,7 +91,7 @@ impl Drops {
         ]
     }
 
-    /// All of them together.
+    /// The sum over all reasons.
     pub fn total(&self) -> u64 {
         self.named().iter().map(|(_, count)| count).sum()
     }

@@ -1,4 +1,4 @@
-//! The counters and measured times of a tether's process, for its status.
+//! The counters and round-trip times of the tether's process, for its status.
 
 use super::Drops;
 use crate::base::time::{Instant, Span};
@@ -10,7 +10,7 @@ const LONGEST_US: u64 = 60_000_000;
 /// Number of requests whose send time is kept: more than are ever outstanding.
 const OUTSTANDING: usize = 16;
 
-/// Counts of a tether's process since it started.
+/// Counts of the tether's process since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Requests that were sealed and sent.
@@ -95,7 +95,7 @@ mod tests {
         let mut rounds = Rounds::new();
         (1..=3).for_each(|cycle| rounds.sent(cycle, at(10 * cycle)));
         assert_eq!(rounds.answered(2, at(45)), Span::from_millis(25));
-        assert_eq!(rounds.answered(2, at(46)), Span::ZERO, "it counts once");
+        assert_eq!(rounds.answered(2, at(46)), Span::ZERO, "an answer counts once");
         assert_eq!(rounds.answered(3, at(50)), Span::from_millis(20));
         assert_eq!(rounds.answered(9, at(50)), Span::ZERO, "it was never sent");
         (10..10 + OUTSTANDING as u64).for_each(|cycle| rounds.sent(cycle, at(100)));

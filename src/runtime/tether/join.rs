@@ -1,5 +1,5 @@
 //! The payloads of the handshake: a robot's description of itself, and the brain's reply. Little endian; a
-//! text is one byte of length, then UTF-8 without control characters.
+//! text is a length byte, then UTF-8 without control characters.
 //!
 //! ```text
 //! join    0 format 1   1 message version   2 sensors   3 motors   4 sensors listed   5 motors listed
@@ -81,7 +81,7 @@ pub struct Join {
 pub enum JoinReply {
     /// The brain answers the robot's requests from now on.
     Joined {
-        /// Number of the session. The brain chooses it, and never reuses one while it runs.
+        /// ID of the session. The brain chooses it, and never reuses an ID while it runs.
         session: Id,
         /// Name of the engine that computes the robot's field.
         engine: String,
@@ -97,7 +97,7 @@ pub enum JoinError {
     Format(u8),
     /// They end too early.
     Truncated,
-    /// There are more bytes after the end.
+    /// There are more bytes after their end.
     Trailing,
     /// The byte at this offset has an invalid value.
     Byte(usize),
@@ -111,7 +111,7 @@ impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             JoinError::Format(found) => {
-                write!(f, "a join of format {found}; this program speaks format {JOIN_FORMAT}")
+                write!(f, "the join request has format {found}; this program supports format {JOIN_FORMAT}")
             }
             JoinError::Truncated => f.write_str("it ends too early"),
             JoinError::Trailing => f.write_str("there are more bytes after its end"),
@@ -161,7 +161,8 @@ impl Join {
         }
     }
 
-    /// Encodes it as bytes: at most [`HANDSHAKE_PAYLOAD_MOST`] if it was made by [`Join::of`] or decoded.
+    /// Encodes it as bytes; there are at most [`HANDSHAKE_PAYLOAD_MOST`] if it was made by [`Join::of`] or
+    /// decoded from a datagram.
     pub fn encode(&self) -> Vec<u8> {
         let counts = [self.sensor_count, self.motor_count, self.sensors.len(), self.motors.len()];
         let mut bytes = vec![JOIN_FORMAT, self.message_version];
@@ -330,7 +331,7 @@ fn clipped(text: &str, most: usize) -> String {
     line
 }
 
-/// In whole microseconds, limited to the maximum (over an hour).
+/// In whole microseconds, limited to [`u32::MAX`] (over an hour).
 fn micros(span: Span) -> u32 {
     u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX)
 }

@@ -53,11 +53,11 @@ pub enum KeyFault {
     Title,
     /// The line with this number, counted from 1, is invalid.
     Line(usize),
-    /// The robot has no name, or two.
+    /// There is no line that names the robot, or more than one.
     Robot,
-    /// Its name is not 1 to 32 letters, digits, `-`, `_` or `.`, beginning with a letter or digit.
+    /// The robot's name is not 1 to 32 letters, digits, `-`, `_` or `.`, beginning with a letter or digit.
     Name,
-    /// It has this many keys instead of one or two.
+    /// The file has this many keys instead of one or two.
     Count(usize),
     /// The two keys are identical.
     Twice,
@@ -118,7 +118,7 @@ impl std::error::Error for KeyError {}
 impl std::error::Error for KeyFault {}
 
 impl Key {
-    /// Its ID in datagrams: the first bytes of its BLAKE3, which reveal nothing about the key.
+    /// Its ID in datagrams: the first eight bytes of its BLAKE3 hash, which reveal nothing about the key.
     pub fn id(&self) -> Id {
         let hash = blake3::hash(&self.secret);
         Id(std::array::from_fn(|at| hash.as_bytes()[at]))

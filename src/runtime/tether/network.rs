@@ -1,5 +1,5 @@
 //! The tether's side of the network: a UDP socket for the brain's address family, and the lookup of the
-//! brain's address. Names are looked up on a separate thread, because that may take arbitrarily long.
+//! brain's address. Names are looked up on a separate thread, because a lookup may take arbitrarily long.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::net::sockopt::{set_ip_tos, set_ipv6_tclass};
@@ -9,11 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-/// DSCP "expedited forwarding" (46), at its place in the IP header's byte: switches and Wi-Fi that honor it
+/// DSCP "expedited forwarding" (46), at its place in the IP header's byte: switches and Wi-Fi that honour it
 /// send such packets first. For IPv4, Linux also derives the priority in its own queues from it.
 const EXPEDITED: u8 = 46 << 2;
 
-/// A socket to brains at addresses of one family.
+/// A socket for brains whose addresses belong to one family (IPv4 or IPv6).
 pub struct Network {
     socket: UdpSocket,
     is_ipv4: bool,
@@ -48,7 +48,8 @@ impl Network {
         self.socket.send_to(datagram, to).is_ok_and(|sent| sent == datagram.len())
     }
 
-    /// The length of the next datagram, truncated to `into`, and its source; `None`: nothing is waiting.
+    /// The length of the next datagram, truncated to `into`, and its source; `None`: nothing is waiting, or
+    /// the system reports an error.
     pub fn receive(&self, into: &mut [u8]) -> Option<(usize, SocketAddr)> {
         loop {
             match self.socket.recv_from(into) {
@@ -93,14 +94,14 @@ impl Finder {
         &self.target
     }
 
-    /// Looks the name up again, unless a lookup is running.
+    /// Requests another lookup of the name, unless one is already waiting to start.
     pub fn look_up(&self) {
         if let Some(lookup) = &self.lookup {
-            let _ = lookup.start.try_send(()); // full: a lookup is already requested
+            let _ = lookup.start.try_send(()); // full: one is already waiting
         }
     }
 
-    /// Becomes readable when a name has been looked up; `None`: there is no name to look up.
+    /// Becomes readable when a lookup has found an address; `None`: there is no name to look up.
     pub fn found_event(&self) -> Option<&OwnedFd> {
         self.lookup.as_ref().map(|lookup| &lookup.event)
     }
@@ -128,7 +129,7 @@ impl Lookup {
                 if let Some(address) = address
                     && result.try_send(address).is_ok()
                 {
-                    let _ = rustix::io::write(&signal, &1_u64.to_ne_bytes()); // full: signaled already
+                    let _ = rustix::io::write(&signal, &1_u64.to_ne_bytes()); // full: already signalled
                 }
             }
         };
@@ -151,9 +152,9 @@ mod tests {
         let mut finder = Finder::new("localhost:4747").unwrap();
         assert_eq!(finder.address(), None, "not looked up yet");
         finder.look_up();
-        assert!(wait_for(&[finder.found_event().unwrap()], Span::from_millis(60_000)), "it is signaled");
+        assert!(wait_for(&[finder.found_event().unwrap()], Span::from_millis(60_000)), "it is signalled");
         assert_eq!(finder.address().map(|found| found.port()), Some(4747));
-        assert!(!wait_for(&[finder.found_event().unwrap()], Span::ZERO), "it is signaled once");
+        assert!(!wait_for(&[finder.found_event().unwrap()], Span::ZERO), "it is signalled only once");
     }
 
     #[test]

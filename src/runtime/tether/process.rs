@@ -1,8 +1,8 @@
 //! The tether's process: one thread that waits in a single `poll` for the runtime, the network, a deadline
-//! and the signal to end. It passes messages between both ends, and reads only the cycle number in them.
+//! and the request to end. It passes messages between both ends, and reads only the cycle number in them.
 //!
-//! It serves one runtime at a time, of one user and with the tether's own board. Another process of that user
-//! may ask for the status ([`STATUS`]).
+//! It serves one runtime at a time, which must run as the permitted user and have the same board as the
+//! tether. Another process of that user may ask for the status ([`STATUS`]).
 
 use super::carrier::{Arrived, Carrier};
 use super::datagram::MOST_BYTES;
@@ -29,7 +29,7 @@ pub const STATUS: &[u8] = b"?";
 const STATUS_MOST: usize = 4096;
 /// Maximum number of connections that have not sent their first message yet.
 const CALLERS: usize = 3;
-/// Number of datagrams or runtime messages that are read before the other side gets its turn.
+/// Maximum number of messages that are read from the network or the runtime before the other gets its turn.
 const AT_ONCE: usize = 32;
 
 /// An event worth reporting.
@@ -98,8 +98,8 @@ struct Woken {
 }
 
 impl Tether {
-    /// A tether that is ready to run. Runtimes of the user `allowed` and the board with `digest` connect to
-    /// `listener`; `end` becomes readable when the process must end.
+    /// A tether that is ready to run. Runtimes connect to `listener`; they must run as `allowed`, and their
+    /// board must have `digest`. `end` becomes readable when the process must end.
     #[allow(clippy::too_many_arguments)] // there is only one caller
     pub fn new(
         carrier: Carrier,
@@ -131,7 +131,7 @@ impl Tether {
         }
     }
 
-    /// Runs until its end is requested.
+    /// Runs until `end` becomes readable.
     pub fn run(&mut self, mut report: impl FnMut(Event)) {
         loop {
             let woken = self.wait();
@@ -151,7 +151,7 @@ impl Tether {
                 self.accept(&mut report);
             }
             let now = self.clock.now();
-            // Uses an address as soon as it is found.
+            // The first address is used as soon as it is found, without waiting for the next attempt.
             let is_new = woken.found && self.finder.address().is_some() && self.peer.is_none();
             if self.carrier.check(now) || (is_new && self.carrier.due() != Instant::NEVER) {
                 self.join(now, &mut report);
@@ -160,7 +160,7 @@ impl Tether {
         }
     }
 
-    /// The status, for people.
+    /// The current status.
     pub fn status(&self) -> Status {
         let (phase, text) = self.carrier.link();
         Status {
@@ -299,7 +299,7 @@ impl Tether {
                 self.read_callers(report);
             }
             if self.callers.is_full() {
-                drop(self.callers.remove(0)); // the oldest has had time to send its message
+                drop(self.callers.remove(0)); // it has not sent its message yet
             }
             let _ = self.callers.push(caller); // there is room
         }
@@ -356,7 +356,7 @@ fn refuse(caller: &OwnedFd, why: Unwanted, report: &mut impl FnMut(Event)) {
     report(Event::Refused(why));
 }
 
-/// Name of a phase in reports.
+/// Name of a phase in the status and the log.
 pub const fn phase_name(phase: LinkPhase) -> &'static str {
     match phase {
         LinkPhase::Joining => "joining",

@@ -1,10 +1,10 @@
 //! A session between a robot and its brain: a handshake of one message each way, then sealed datagrams with
 //! increasing counters.
 //!
-//! `snow` accepts replayed and reordered datagrams, and would seal twice with one counter; both are prevented
-//! here. A counter is compared before its datagram is opened, which is a cheap check, and stored only
-//! afterwards, so that a forged datagram cannot advance it. [`Session::seal`] and [`Session::open`] do not
-//! allocate.
+//! `snow` accepts replayed and reordered datagrams, and would seal two datagrams with the same counter; both
+//! are prevented here. A received counter is compared before its datagram is opened, because that is cheap,
+//! and stored only afterwards, so that a forged datagram cannot advance it. [`Session::seal`] and
+//! [`Session::open`] do not allocate.
 
 use super::Dropped;
 use super::datagram::{
@@ -19,18 +19,18 @@ use std::fmt;
 
 /// The cryptography: Noise pattern, curve, cipher and hash.
 const NOISE: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
-/// Both ends mix this into the handshake, which fails between different protocols or versions. The last byte
-/// is [`WIRE_VERSION`].
+/// Both ends mix this into the handshake, so the handshake fails between different protocols or versions. The
+/// last byte is [`WIRE_VERSION`].
 const PROLOGUE: [u8; 16] = {
     let mut prologue = *b"ganglion tether\0";
     prologue[15] = WIRE_VERSION;
     prologue
 };
-/// Longest payload of a datagram of a cycle.
+/// Maximum payload of a cycle datagram, bytes.
 pub const PAYLOAD_MOST: usize = UP_BYTES - DATA_HEADER_BYTES - TAG_BYTES;
-/// A buffer for any datagram of a cycle.
+/// A buffer for any cycle datagram.
 pub type DataBuffer = [u8; UP_BYTES];
-/// A buffer for any payload of a cycle.
+/// A buffer for the payload of any cycle datagram.
 pub type PayloadBuffer = [u8; PAYLOAD_MOST];
 
 /// The system provided no random numbers, without which no handshake is safe.
@@ -45,7 +45,7 @@ impl fmt::Display for NoRandom {
 
 impl std::error::Error for NoRandom {}
 
-/// A robot's handshake that waits for the brain's reply.
+/// A robot's handshake, while the brain's reply is pending.
 pub struct Joining {
     key: Id,
     /// `None` once it is answered.
@@ -91,11 +91,11 @@ pub struct Pending {
     noise: HandshakeState,
 }
 
-/// Opens a robot's first message with `key`, which the datagram's ID names. The join may have an unknown
-/// format; the robot can be told so, because the message is authentic.
+/// Opens a robot's first message with `key`, the key that the datagram's ID names. If the join has an unknown
+/// format, the robot can still be told so, because the message is authentic.
 ///
-/// The caller must detect replayed messages, which this accepts again, by [`super::datagram::ephemeral_of`].
-/// Detecting a forged message only takes symmetric cryptography; [`Pending::reply`] is expensive, because it
+/// A replayed message is accepted again: the caller must detect it by [`super::datagram::ephemeral_of`].
+/// Detecting a forged message takes only symmetric cryptography; [`Pending::reply`] is expensive, because it
 /// multiplies points on the curve.
 pub fn accept(key: &Key, datagram: &[u8]) -> Result<(Result<Join, JoinError>, Pending), Dropped> {
     let header = Header::decode(datagram)?;
@@ -180,7 +180,7 @@ impl Session {
         Session { id, end, noise, sealed: 0, newest: 0 }
     }
 
-    /// Its number.
+    /// Its ID.
     pub fn id(&self) -> Id {
         self.id
     }
@@ -196,7 +196,7 @@ impl Session {
     }
 
     /// Seals `payload` into `out`; returns the datagram to send. `None`: the payload does not have the length
-    /// that this end sends, or all counters are used up.
+    /// of the datagrams that this end sends, or all counters are used up.
     pub fn seal<'a>(&mut self, payload: &[u8], out: &'a mut DataBuffer) -> Option<&'a [u8]> {
         let length = DATA_HEADER_BYTES + payload.len() + TAG_BYTES;
         let counter = self.sealed.checked_add(1).filter(|counter| *counter != u64::MAX)?;

@@ -7,7 +7,7 @@ use super::senses::Senses;
 use crate::base::time::SleepWatch;
 use crate::system::checkpoint::{Archive, Named, ROOM, Remembers, Unfit, remember};
 
-/// No run has this many slots: at 10 kHz it would take nine hundred years.
+/// No run reaches this many slots: at 10 kHz, that would take nine hundred years.
 const MOST_SLOTS: u64 = 1 << 48;
 
 impl Remembers for Tick {

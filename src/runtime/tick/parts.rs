@@ -29,7 +29,7 @@ pub struct Deciders {
     pub admission: Admission,
     /// Restrains the motors.
     pub reflexes: Reflexes,
-    /// Chooses the engine's quality level by its cycle times.
+    /// Chooses the engine's quality level from its cycle times.
     pub budget: Budget,
     /// The robot's mode.
     pub modes: Modes,
@@ -37,7 +37,7 @@ pub struct Deciders {
     pub backtrack: Backtrack,
     /// Makes the commands.
     pub arbiter: Arbiter,
-    /// The navigator's inputs, on a board that has one.
+    /// The navigator's inputs, if the board has a navigator.
     pub navigation: Option<NavigationSenses>,
 }
 

@@ -1,5 +1,5 @@
-//! From the frame to what the robot may do and what it wants to do: the restraint, the mode, and the field's
-//! request, which is replaced while the robot backs off.
+//! Decides from the frame what the robot may do and what it wants to do: the restraint, the mode, and the
+//! field's request, which is replaced while the robot backs off.
 
 use crate::base::command::Executed;
 use crate::base::frame::Frame;

@@ -27,8 +27,9 @@ pub(super) struct Senses {
 
 impl Senses {
     /// Returns the frame of slot `index`, and the signals: those already `known` (field, wire, loop) and
-    /// those that came in. `executed` is what the last command did until this slot. Readings from before a
-    /// sleep of the machine are dropped. `reflexes` observe each reading as it enters the frame.
+    /// those that arrived since the last slot. `executed` is what the last command did until this slot.
+    /// Readings from before a suspend of the machine are dropped. `reflexes` observe each reading as it
+    /// enters the frame.
     pub fn update(
         &mut self,
         index: u64,
@@ -58,7 +59,7 @@ impl Senses {
         (self.frame, signals)
     }
 
-    /// Passes the field's inputs from `shown` to `put`; returns how many of these values are held.
+    /// Passes the field's inputs from `shown` to `put`; returns how many of them are held values.
     pub fn inputs(&self, shown: &Frame, put: &mut dyn FnMut(usize, f32)) -> usize {
         self.admission.inputs(shown, put).held
     }

@@ -54,8 +54,9 @@ pub fn sonars(board: &Board, module: SonarModule, seed: u64) -> Vec<Sonar> {
     sonars
 }
 
-/// The other chips, each with its bus, created for the first sensor of each chip. The motors' controller and
-/// the lines come from the board itself. The rehearsal excludes chips that have no model here.
+/// The sensors' other I2C chips, each with its bus; a chip with several sensors is created once. The motors'
+/// controller and the lines are not created from sensors, but from the board itself. The rehearsal excludes
+/// chips that have no model here.
 pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
     let mut made: Vec<(usize, u8)> = Vec::new();
     let mut chips: Vec<(usize, Chip)> = Vec::new();
@@ -79,8 +80,8 @@ pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
                 let noise = Noise::new(seed, NOISE_POWER + nth);
                 Chip::Monitor(PowerMonitor::new(chip, address, shunt_ohms, noise))
             }
-            // Created above or from the board itself. A newly added chip has no model, so nothing answers at
-            // its address.
+            // Created by the functions above or from the board itself. A kind of chip that was just added to
+            // the program has no model yet, so nothing answers at its address.
             SensorKind::Chip(_)
             | SensorKind::Lines(_)
             | SensorKind::File(_)
@@ -127,8 +128,8 @@ impl Robot {
         }
     }
 
-    /// The condition of chip number `nth` under the present fault, if it is a ranger: faults number rangers
-    /// after the sonars.
+    /// The condition of chip number `nth`, if it is a ranger, under the present fault: the targets of faults
+    /// number the rangers after the sonars.
     fn ranger_condition(&self, nth: usize, now: Instant) -> Condition {
         let is_ranger = |(_, chip): &&(usize, Chip)| matches!(chip, Chip::Ranger(_));
         let place = (self.sonars.len() + self.chips[..nth].iter().filter(is_ranger).count()) as u8;

@@ -94,7 +94,7 @@ impl Robot {
         self.watch(self.wiring.echoes().collect(), now)
     }
 
-    /// Takes the first edge of a watch up to `end`; the caller has waited since `now`.
+    /// Takes the first edge of a watch up to `end`; the caller waits from `now` on.
     pub fn take_edge(&mut self, watch: usize, now: Instant, end: Instant) -> Option<Edge> {
         let edge = self.first_edge(watch, end)?;
         if let Some(witness) = &mut self.witness {
@@ -161,7 +161,7 @@ impl Robot {
     }
 }
 
-/// How a fault names the button on `line`.
+/// The target by which a fault names the button on `line`.
 fn button(line: Line) -> u8 {
     u8::try_from(line.0).unwrap_or(NOWHERE)
 }

@@ -27,7 +27,8 @@ impl Wall {
         [[x0, y0, x1, y0], [x1, y0, x1, y1], [x1, y1, x0, y1], [x0, y1, x0, y0]].map(Wall::of)
     }
 
-    /// Distance from `from` to this wall in the direction `toward` (of length 1); `None`: it misses the wall.
+    /// Distance from `from` to this wall along a ray in the direction `toward` (of length 1); `None`: the ray
+    /// misses the wall.
     pub fn ray(&self, from: [f64; 2], toward: [f64; 2]) -> Option<f64> {
         let along = [self.to[0] - self.from[0], self.to[1] - self.from[1]];
         let offset = [self.from[0] - from[0], self.from[1] - from[1]];
@@ -95,7 +96,7 @@ impl Mover {
         self.plan.radius
     }
 
-    /// Moves on for `seconds`, unless the body would then be too near.
+    /// Moves on for `seconds`, unless that brings it too near to the robot's body.
     pub fn advance(&mut self, seconds: f64, outline: &Outline, pose: &Pose) {
         let Some(target) = self.plan.way.get(self.next % self.plan.way.len().max(1)).copied() else { return };
         let (far, step) = (distance(self.at, target), self.plan.speed * seconds);

@@ -10,7 +10,7 @@ use serde::de::{
 };
 use std::collections::BTreeMap;
 
-/// More rounds than any type here needs: the sum of its variants.
+/// More rounds than any type here needs: one for each variant of each enum in it, and one more.
 const ROUNDS: usize = 10_000;
 
 /// The layout of `T`: a line for it, and one for each variant of each enum in it.
@@ -22,8 +22,8 @@ pub fn layout<T: DeserializeOwned>() -> String {
             panic!("{}: {error} after {}", std::any::type_name::<T>(), tracer.text);
         }
         let Tracer { text, met, .. } = tracer;
-        // The last enum may be nested in the others or separate from them: it goes through all its variants
-        // first.
+        // The last enum met goes through all its variants first, because it may be nested in one of the
+        // others.
         let Some(last) = met.iter().rev().find(|name| !enums[*name].done) else {
             let variants = enums.into_values().flat_map(|turn| turn.shown.into_values());
             return std::iter::once(text).chain(variants).collect::<Vec<_>>().join("\n");
@@ -33,7 +33,7 @@ pub fn layout<T: DeserializeOwned>() -> String {
     panic!("{} has too many variants", std::any::type_name::<T>())
 }
 
-/// Which variant of an enum is used.
+/// Which variant of an enum is used in this round.
 #[derive(Default)]
 struct Turn {
     now: usize,

@@ -1,9 +1,9 @@
-//! Replaces a file completely or leaves it as it was, even if the power fails at any moment. Every file that
-//! the program or a user will read again is written this way.
+//! Replaces a file completely or leaves it as it was, even if the power fails at any moment. If the
+//! program overwrites a file that it or a user will read again, it always does so in this way.
 //!
 //! The new file is written beside the old one, under an unpredictable name that does not exist yet: an
-//! existing file or link of that name is neither followed nor reused. It gets the old one's mode and, if this
-//! process may change it, its owner.
+//! existing file or link of that name is neither followed nor reused. The new file gets the old one's read
+//! and write permissions and, if this process may change the owner, its owner.
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, open, openat, renameat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ const NEW_MODE: u32 = 0o644;
 const KEPT_MODE: u32 = 0o666;
 /// Names tried before giving up. Each is 64 random bits: a second try is practically never needed.
 const TRIES: usize = 8;
-/// Digits of the process's number, and of the file's, in a name: 64 bits each.
+/// Hex digits of each of the two random numbers in a name, the process's and the file's: 64 bits each.
 const DIGITS: usize = 16;
 
 /// Writes a new file beside the old one, syncs it to the disk, renames it over the old one, and syncs the
@@ -34,8 +34,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     place.take_over(fresh)
 }
 
-/// Like [`replace`]; the old file, if there is one, stays under the name `kept` in the same folder. There is
-/// a file at `path` at all times.
+/// Like [`replace`]; the old file, if there is one, stays under the name `kept` in the same folder. If `path`
+/// existed before, it exists at all times.
 pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<()> {
     let place = Destination::of(path)?;
     let fresh = place.write(bytes)?;
@@ -70,11 +70,11 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Where a file goes. The folder is opened once, so replacing it afterwards has no effect.
+/// Where a file goes. The folder is opened once, so replacing the folder afterwards has no effect.
 struct Destination<'p> {
     folder: OwnedFd,
     name: &'p OsStr,
-    /// The existing file; `None` for a link too, which is replaced and not followed.
+    /// The existing file; also `None` for a symbolic link, which is replaced and not followed.
     old: Option<Stat>,
 }
 
@@ -123,7 +123,7 @@ impl<'p> Destination<'p> {
         tried
     }
 
-    /// `NAME.PID.` and the numbers of this process and of this file.
+    /// `NAME.PID.NUMBERS.new`: the random number of this process, then a random number for this file.
     fn fresh_name(&self) -> OsString {
         let mut fresh = self.name.to_os_string();
         fresh.push(format!(".{}.{:016x}{:016x}.new", std::process::id(), this_process(), random()));
@@ -137,8 +137,8 @@ impl<'p> Destination<'p> {
         match linkat(&self.folder, self.name, &self.folder, &second, AtFlags::empty()) {
             Ok(()) => {
                 let renamed = renameat(&self.folder, &second, &self.folder, kept);
-                // It still exists if the rename failed, or if `kept` already was a name of the same file:
-                // then the rename did nothing.
+                // `second` still exists if the rename failed, or if `kept` was already a name of the same
+                // file, because then the rename did nothing.
                 let _ = unlinkat(&self.folder, &second, AtFlags::empty());
                 Ok(renamed?)
             }
@@ -213,7 +213,8 @@ fn this_process() -> u64 {
 }
 
 /// Removes the files left by processes that were killed while writing `name`: `name.PID.NUMBERS.new`, if no
-/// process has that PID, or if this process has that PID but a different number. Nothing depends on it.
+/// process has that PID, or if this process has that PID but a different number. Errors are ignored: nothing
+/// depends on the removal.
 fn sweep(folder: &Path, name: &OsStr) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         if is_left_over(entry.file_name().as_encoded_bytes(), name.as_encoded_bytes()) {

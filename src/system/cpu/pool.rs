@@ -7,28 +7,29 @@
 //! A worker on a core that another process uses may be preempted in the middle of a job and resume a whole
 //! scheduler slice later, 3 to 4 ms: longer than all jobs together. So the pool does not wait for it. A job
 //! reads what it shares and writes only what it owns, so the caller can do it a second time without harm.
-//! When no job is left to take and one is still out, the caller spins until a timeout: the longest time that
-//! one of its own jobs took in this run (or in the previous run, if it has done none; at least
-//! [`LEAST_TIMEOUT`]). Then it does each late job again itself, as a *stand-in*, at most once for each
+//! When no job is left to take and some are outstanding, the caller spins until a timeout: the longest time
+//! that one of its own jobs took in this run (or, if it has done none, in the last run in which it did any;
+//! at least [`LEAST_TIMEOUT`]). Then it does each late job again itself, as a *stand-in*, at most once per
 //! place. So while there are spare jobs, a run takes at most
 //!
 //! > the time that the caller alone would need + the timeout
 //!
-//! and the cost of handing out the jobs (some microseconds to wake a sleeping thread). The late job comes
+//! plus the cost of handing out the jobs (some microseconds to wake a sleeping thread). The late job comes
 //! back in a later run, and [`Pool::late_jobs`] returns it. The caller does not yield its core while it
 //! waits: that would give a slice to whatever else waits for that core. A worker on the caller's own core
 //! therefore gets a stand-in too, within the same bound.
 //!
 //! # Why no thread waits for one that was preempted inside a queue
-//! Jobs come back over a ring buffer for each worker, with one writer and one reader (rtrb): if its writer is
-//! preempted half-way, a job is merely not visible yet. Jobs go out over channels (crossbeam), of which the
-//! pool uses only `try_send` and `try_recv`. Neither locks nor allocates, but a thread that was preempted
-//! between claiming a slot and clearing it would block the next sender that needs this slot. Such a thread
-//! has not brought its job back. So while a job from more than [`MOST_RUNS_LATE`] runs ago is out, the pool
-//! hands nothing out, and the queues are long enough that the caller does not reach that slot before.
+//! Each worker returns its jobs through its own single-producer, single-consumer ring buffer (rtrb): if the
+//! worker is preempted half-way, a job is merely not visible yet. Jobs go out over channels (crossbeam), of
+//! which the pool uses only `try_send` and `try_recv`. Neither locks nor allocates, but a thread that was
+//! preempted between claiming a slot and clearing it would block the next sender that needs this slot. Such a
+//! thread has not brought its job back. So while a job from more than [`MOST_RUNS_LATE`] runs ago is
+//! outstanding, the pool hands out no jobs, and the queues are long enough that the caller does not reach
+//! that slot before then.
 //!
 //! Each thread has its own queue, filled with its share of the places, and takes from the others when its own
-//! is empty: on quiet cores a place stays with one thread and its caches.
+//! is empty: on otherwise idle cores, a place stays with one thread and its caches.
 
 mod affinity;
 mod worker;
@@ -44,8 +45,9 @@ use worker::Worker;
 /// The caller's shortest timeout. A thread on another core needs about ten microseconds to wake and take a
 /// job, however short the job is.
 pub const LEAST_TIMEOUT: Span = Span::from_micros(20);
-/// While a job that is more than this many runs old is out, the pool hands nothing out. A scheduler slice is
-/// shorter than this many runs of a large field (0.5 ms each), and the queues still fit into a page or two.
+/// While a job that is more than this many runs old is outstanding, the pool hands out no jobs. A scheduler
+/// slice is shorter than this many runs of a large field (0.5 ms each), and the queues still fit into a page
+/// or two.
 const MOST_RUNS_LATE: usize = 16;
 /// How long [`Pool::settle`] sleeps between two checks: short compared with the slice that it waits for.
 const SETTLE_CHECK: Duration = Duration::from_micros(200);
@@ -104,7 +106,7 @@ pub struct Pool<T> {
     run: u64,
     /// A run has begun and not ended. Stays true if the run panicked.
     open: bool,
-    /// The run of each job that is still out although its place is finished.
+    /// The run number of each job that is still outstanding although its place is finished.
     late: Vec<u64>,
     /// Late jobs that have come back.
     late_jobs: Vec<Box<T>>,
@@ -155,7 +157,7 @@ impl<T: PoolJob> Pool<T> {
     /// Performs every job. Afterwards `jobs` has a finished job for each place, in order: the original or its
     /// stand-in.
     ///
-    /// The caller does `own` after it has woken the workers. `stand_in(place)` returns a job with the input
+    /// The caller calls `own` after it has woken the workers. `stand_in(place)` returns a job with the input
     /// of the late one at `place`; `None`: there is no spare job, and the run waits for the late one.
     ///
     /// # Panics
@@ -213,14 +215,15 @@ impl<T: PoolJob> Pool<T> {
             }
         }
         if !blocked {
-            // The caller's half of the protocol in `WorkerSide::sleep`: send, then fence, then read who
-            // sleeps.
+            // The caller's half of the protocol in `WorkerSide::sleep`: send, then fence, then read which
+            // workers are asleep.
             fence(Ordering::SeqCst);
             self.workers.iter().take(count).for_each(Worker::wake);
         }
     }
 
-    /// Performs jobs until none is left to take. Returns the longest time that one took.
+    /// Performs jobs until none is left to take. Returns the longest time that one took, in this run or, if
+    /// the caller did none, in the last run in which it did any.
     fn perform_own(&mut self) -> Span {
         let mut is_first = true;
         while let Some(mut envelope) = self.kept.pop().or_else(|| self.intake.take()) {
@@ -269,8 +272,8 @@ impl<T: PoolJob> Pool<T> {
         self.missing -= 1;
     }
 
-    /// Takes the jobs that have come back: each goes to its place, or to `late_jobs` if that place is already
-    /// finished.
+    /// Takes the jobs that have come back: each goes to its place, or to `late_jobs` if it is from an earlier
+    /// run or its place is already finished.
     fn collect(&mut self) {
         for index in 0..self.workers.len() {
             while let Some(envelope) = self.workers[index].returned() {
@@ -299,7 +302,7 @@ impl<T: PoolJob> Pool<T> {
         self.late_jobs.drain(..).for_each(take);
     }
 
-    /// Sleeps until no job is out. Takes too long for a field cycle.
+    /// Sleeps until no job is outstanding. Takes too long for a field cycle.
     ///
     /// # Panics
     /// If a worker has panicked.
@@ -314,7 +317,7 @@ impl<T: PoolJob> Pool<T> {
 
 /// Figures of a pool.
 impl<T> Pool<T> {
-    /// Threads at work, the caller included.
+    /// Number of threads, the caller included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
     }
@@ -326,7 +329,7 @@ impl<T> Pool<T> {
         2 * self.workers.len()
     }
 
-    /// How many late jobs were still out at the last check: in a run, in [`Pool::late_jobs`] or in
+    /// How many late jobs were still outstanding at the last check: in a run, in [`Pool::late_jobs`] or in
     /// [`Pool::settle`].
     #[cfg(test)]
     pub fn out(&self) -> usize {

@@ -1,5 +1,5 @@
 //! Vector instructions behind one interface. A hot loop is written once, against [`Simd`], as a [`Kernel`];
-//! [`Level::run`] compiles it for each kind of processor and uses the widest that this one has. What the
+//! it is compiled for each [`Level`], and [`Level::best`] is the widest that this processor has. What the
 //! loops compute is defined elsewhere.
 //!
 //! A value of `Avx2`, `Avx512` or `Neon` proves that the processor has the instructions: only `detect` makes
@@ -102,7 +102,7 @@ impl Level {
         }
     }
 
-    /// Numbers in a register.
+    /// Number of f32 in a register.
     pub fn lanes(self) -> usize {
         match self {
             Level::Portable(_) => Portable::LANES,
@@ -115,8 +115,8 @@ impl Level {
         }
     }
 
-    /// This level, or the widest narrower one with at most `lanes` lanes: for rows that are shorter
-    /// than a register.
+    /// This level if it has at most `lanes` lanes, else the widest one that does, or else `portable`: for
+    /// rows that are shorter than a register.
     pub fn within(self, lanes: usize) -> Level {
         if self.lanes() <= lanes {
             return self;

@@ -1,12 +1,13 @@
-//! The last call to a worker, and what is known about the motors after it. The call is made even after a
-//! panic in a step or in the call itself: otherwise a motor controller would repeat its last pulses forever.
+//! The last call to a worker, and what is known about the motors after it. The call is made even if a step
+//! has panicked, and retried if it panics itself: otherwise a motor controller would repeat its last pulses
+//! forever.
 
 use super::Worker;
 use crate::base::time::Clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// How many times a last call is tried if it panics. The cause of one panic may be gone (the transfer is no
-/// longer the first); after three panics it counts as permanent.
+/// How many times a last call is made if it panics. The cause may be gone at the next try (the transfer is no
+/// longer the first one); after three panics it counts as permanent.
 const LAST_CALLS: u32 = 3;
 
 /// Whether the motors are known to have stopped at the end. Ordered from best to worst.
@@ -42,7 +43,7 @@ impl Ended {
     }
 }
 
-/// The result of a worker.
+/// How a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Last {
     /// It has panicked, in the last call or before.
@@ -52,7 +53,7 @@ pub(super) struct Last {
 }
 
 impl Last {
-    /// For a worker that did not report at the end.
+    /// For a worker whose motors, if any, are not known to have stopped.
     pub fn unheard(panicked: bool, has_motors: bool) -> Last {
         Last { panicked, rest: if has_motors { Rest::Unheard } else { Rest::NoMotors } }
     }

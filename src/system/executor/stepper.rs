@@ -19,7 +19,7 @@ struct SteppedWorker {
 enum State {
     /// Waits for `at`, or for its waker.
     Waiting { at: Instant },
-    /// Has worked; the result is handed over at `done`, then it waits for `next`.
+    /// Has worked; hands over the result at `done`, then waits for `next`.
     Working { done: Instant, next: Instant },
 }
 
@@ -53,7 +53,7 @@ impl Stepper {
     }
 
     /// Makes the last call to every worker at the clock's current time and returns the results. Also works
-    /// after a panic in one of them, which unwinds through here.
+    /// after a worker has panicked and the panic has unwound through [`Stepper::run_until`].
     pub fn finish(&mut self) -> Ended {
         let now = self.clock.now();
         let mut ended = Ended::default();
@@ -111,7 +111,7 @@ mod tests {
     use crate::base::time::Span;
     use std::sync::Mutex;
 
-    /// Works for `cost` every `period` and records when it started and handed over.
+    /// Works for `cost` every `period` and records when it handed over.
     struct Diary {
         name: &'static str,
         period: Span,

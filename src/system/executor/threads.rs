@@ -1,5 +1,6 @@
-//! Workers on their own threads, in real time. Whatever happens to a thread, or to the one that started it,
-//! each worker gets its last call: at once after a panic, and when [`Threads`] is dropped.
+//! Workers on their own threads, in real time. Each worker gets its last call unless it hangs: at once after
+//! it has panicked, otherwise when [`Threads`] is ended or dropped, even if the thread that started it
+//! panics.
 
 use super::last::{Last, last_call};
 use super::{Ended, Rest, Waker, Worker};
@@ -12,11 +13,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The longest time that a worker sleeps without checking for the request to end: ending takes at most this
-/// long.
+/// The longest time that a worker sleeps without checking for the request to end: a sleeping worker ends
+/// within this time.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// The time that workers get to end. Those that have not ended by then are abandoned (a hung transfer, a hung
+/// How long workers may take to end. Those that have not ended by then are abandoned (a hung transfer, a hung
 /// engine).
 pub const END_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -42,13 +43,14 @@ impl Threads {
         Threads { end: Arc::default(), alarm: Arc::default(), running: Vec::new(), granted: Vec::new() }
     }
 
-    /// Set as soon as a worker has panicked. That is a bug, and its task is no longer done, even if that is
-    /// only polling a button, so a running robot has to stop.
+    /// Set as soon as a worker has panicked. A panic is a bug, and the worker's task is no longer done, even
+    /// if the task is only polling a button. So a running robot has to stop.
     pub fn alarm(&self) -> Arc<AtomicBool> {
         self.alarm.clone()
     }
 
-    /// Starts `worker` on its own thread with the priority of `role`; returns once the system has answered.
+    /// Starts `worker` on its own thread with the priority of `role`; returns once the system has granted or
+    /// refused what the thread requested.
     pub fn start(
         &mut self,
         worker: Box<dyn Worker>,
@@ -165,7 +167,7 @@ mod tests {
     use crate::base::time::MonotonicClock;
     use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu};
 
-    /// Notes where it ran.
+    /// Reports the core on which it ran.
     struct Settler {
         core: Option<usize>,
         ran: crossbeam_channel::Sender<usize>,

@@ -15,7 +15,8 @@ impl Waker {
     pub fn wake(&self) {
         // A swap, as in `answered`: loom cannot order a plain store with that swap.
         self.signaled.swap(true, Ordering::Release);
-        // Either the thread now attaching to this waker sees the flag, or it is seen here and unparked.
+        // Either the thread that is attaching to this waker sees the flag, or this call sees the thread and
+        // unparks it.
         fence(Ordering::SeqCst);
         if let Some(thread) = self.thread.get() {
             thread.unpark();

@@ -1,5 +1,5 @@
-//! The single path of every driver call: it notes the call in the [`Watch`] while it is under way, applies
-//! injected faults, and counts and records failures.
+//! The single path of every driver call on an opened GPU: it notes the call in the [`Watch`] while it is
+//! under way, applies injected faults, and counts and records failures.
 
 #![allow(unsafe_code)] // a call to the driver; its reason is stated there
 
@@ -36,8 +36,8 @@ pub(super) struct Line {
     context: Cell<CUcontext>,
 }
 
-/// State of a stream or an event while slowness is injected: which work is not yet reported as done, and
-/// until when.
+/// State of a stream or an event while slowness is injected: when the work before it was handed over, and
+/// until when that work is not reported as done.
 #[derive(Default)]
 pub(super) struct Held(Cell<Option<(Instant, Instant)>>);
 
@@ -58,7 +58,7 @@ impl Line {
         CURRENT.set(std::ptr::null_mut());
     }
 
-    /// Makes the context current on this thread, if another is: a thread may have opened two.
+    /// Makes the context current on this thread if another one is current: a thread may have opened two.
     fn enter(&self) -> i32 {
         let context = self.context.get();
         if context.is_null() || context == CURRENT.get() {
@@ -84,7 +84,7 @@ impl Line {
         }
     }
 
-    /// Polls whether something is done; `held` is its state.
+    /// Polls whether a stream or an event is done; `held` is its state.
     pub(super) fn is_done(
         &self,
         call: Call,
@@ -98,8 +98,8 @@ impl Line {
         }
     }
 
-    /// Releases something, whatever fault is injected. The driver's result does not matter: the resource is
-    /// gone either way.
+    /// Releases a resource, whatever fault is injected. An error of the driver is only recorded: the resource
+    /// is gone either way.
     pub(super) fn release(&self, call: Call, make: impl FnOnce(&Driver) -> i32) {
         self.watch.begin(call);
         self.enter();

@@ -39,7 +39,7 @@ pub(super) struct Context {
     pub(super) number: u64,
     /// Loaded images. They stay until the context is destroyed, because kernels are copied freely.
     pub(super) modules: RefCell<Vec<CUmodule>>,
-    /// First and last address + 1 of each pool.
+    /// The first address of each pool, and the address after its last byte.
     pub(super) pools: RefCell<Vec<(u64, u64)>>,
     /// A capture is under way.
     pub(super) is_capturing: Cell<bool>,
@@ -65,7 +65,7 @@ pub(super) struct Copy {
     pub(super) way: CopyDirection,
 }
 
-/// `CU_CTX_SCHED_AUTO`: how threads wait inside the driver. No thread of ours does.
+/// `CU_CTX_SCHED_AUTO`: how threads wait inside the driver. Ours do so only when they release resources.
 const SCHEDULED_BY_DRIVER: u32 = 0;
 
 static CONTEXTS: AtomicU64 = AtomicU64::new(0);
@@ -74,7 +74,7 @@ impl Gpu {
     /// Opens the GPU that was found, on this thread. Takes a fraction of a second.
     ///
     /// # Errors
-    /// The driver's error; `is_memory` if the memory is taken.
+    /// The driver's error; `is_memory` if too little memory is free.
     pub fn open(found: &GpuInfo, watch: Arc<Watch>) -> Result<Gpu, GpuError> {
         let line = Line::new(driver(Call::ContextCreate)?, watch);
         line.watch().forget_loss(); // of an earlier context
@@ -106,7 +106,7 @@ impl Gpu {
         self.context.line.watch()
     }
 
-    /// Bytes that are free on the device now; others may take them.
+    /// Bytes that are free on the device now; other processes may take them.
     ///
     /// # Errors
     /// The driver's error.
@@ -133,7 +133,7 @@ fn ordinal(found: &GpuInfo) -> i32 {
 }
 
 impl Context {
-    /// Counts requested work: now, or for each replay of the graph that is being captured.
+    /// Counts requested work: at once or, if a graph is being captured, each time the graph is replayed.
     pub(super) fn count(&self, more: Counts) {
         if self.is_capturing.get() {
             let each = &mut self.captured.borrow_mut().each;
@@ -146,7 +146,7 @@ impl Context {
         }
     }
 
-    /// Keeps something alive as long as the graph that is being captured, if one is.
+    /// If a graph is being captured, keeps `used` alive as long as that graph.
     pub(super) fn keep(&self, used: &Rc<impl Any>) {
         if self.is_capturing.get() {
             self.captured.borrow_mut().used.push(used.clone());

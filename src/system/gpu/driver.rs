@@ -1,9 +1,10 @@
-//! The driver's library: found and opened by cudarc, its functions looked up once, all before any is needed.
+//! The driver's library: found and opened by cudarc; all its functions are looked up once, before the first
+//! call.
 //!
 //! Every function is called through its address with a plain `i32` for a result, and not through cudarc's
 //! wrappers: their result is a closed enum, so a code newer than the bindings would be undefined
 //! behaviour, and a missing function would panic at its first call. cudarc provides the library search and
-//! the handle types. This file itself only calls the function that names an error.
+//! the handle types. This file itself only calls the functions that name and describe an error.
 
 #![allow(unsafe_code)] // functions of a C library; reasons at each place
 

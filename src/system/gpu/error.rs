@@ -33,8 +33,8 @@ pub(super) mod code {
     pub const UNKNOWN: i32 = CUresult::CUDA_ERROR_UNKNOWN as i32;
 }
 
-/// Codes after which, according to cuda.h, every further call in the context returns the same, and codes that
-/// say that the context is gone.
+/// Codes after which, according to cuda.h, every further call in the context returns the same error, and
+/// codes that say that the context is gone.
 const LOST: [i32; 16] = [
     CUresult::CUDA_ERROR_DEINITIALIZED as i32,
     CUresult::CUDA_ERROR_INVALID_CONTEXT as i32,
@@ -55,7 +55,8 @@ const LOST: [i32; 16] = [
 ];
 
 impl GpuError {
-    /// Nothing works in this context any more: another has to be opened and everything in it created again.
+    /// Nothing works in this context any more: another one has to be opened, and everything created again in
+    /// it.
     pub fn is_lost(&self) -> bool {
         LOST.contains(&self.code)
     }
@@ -95,7 +96,8 @@ mod tests {
         let of = |code| GpuError { call: Call::Allocate, code };
         assert!(of(code::ILLEGAL_ADDRESS).is_lost() && of(719).is_lost() && of(709).is_lost());
         assert!(of(code::OUT_OF_MEMORY).is_memory() && !of(code::OUT_OF_MEMORY).is_lost());
-        // The context survives one bad call, an image for another chip, or full memory.
+        // The context also survives a bad call, an image for another chip, and a launch that needs too many
+        // resources.
         for code in [code::INVALID_VALUE, 209, 701, code::UNKNOWN, code::NOT_READY] {
             assert!(!of(code).is_lost(), "{code}");
         }

@@ -90,11 +90,12 @@ impl Event {
         asked
     }
 
-    /// Time on the device from passing `earlier` to passing this one, in microseconds; the driver keeps it as
-    /// milliseconds in an f32, in steps of about half a microsecond.
+    /// Time on the device from passing `earlier` to passing this event, in microseconds; the driver returns
+    /// it in milliseconds, as an f32, with a resolution of about half a microsecond.
     ///
     /// # Errors
-    /// Not ready (600) if one of them was not passed; any other error of the driver.
+    /// Returned without calling the driver: invalid handle if the events belong to different contexts.
+    /// Otherwise not ready (600) if the device has not passed both yet, or another error of the driver.
     pub fn micros_since(&self, earlier: &Event) -> Result<f64, GpuError> {
         let context = &self.mark.context;
         if !Rc::ptr_eq(context, &earlier.mark.context) {

@@ -1,8 +1,8 @@
 //! The file of machine code that may come with the program: refused unless it is whole, was built from the
 //! same sources as the PTX, and only root or this process's own user could have written it.
 //!
-//! The driver loads it unchecked. It gets an address and no length, so it would read past the end of a
-//! truncated file; and kernels from other sources have other tables. So the file ends, after the fatbin
+//! The driver loads the file unchecked. It gets an address and no length, so it would read past the end of a
+//! truncated file; and kernels from other sources may expect other tables. So the file ends, after the fatbin
 //! itself, with the first line of the PTX that it was built with.
 
 use super::mark::MarkFile;
@@ -12,8 +12,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// First word of a fatbin (`FATBINC_MAGIC` of NVIDIA's fatbinary_section.h marks its wrapper; this marks the
-/// data), then u16 version, u16 bytes of the header, u64 bytes that follow.
+/// First word of a fatbin's data (`FATBINC_MAGIC` of NVIDIA's fatbinary_section.h is that of its wrapper).
+/// Then follow the version (u16), the size of the header in bytes (u16), and that of everything after it
+/// (u64).
 const MAGIC: u32 = 0xBA55_ED50;
 const HEADER: usize = 16;
 /// Longest file. The kernels for one chip take a megabyte, those for ten chips take ten; the rest is room to
@@ -56,8 +57,8 @@ impl fmt::Display for Unfit {
             Unfit::Writable(mode) => write!(f, "other users may write it (mode {mode:03o}): chmod go-w"),
             Unfit::TooLong => write!(f, "longer than {MOST_BYTES} bytes"),
             Unfit::NoFatbin => f.write_str("not a fatbin"),
-            Unfit::CutOff => f.write_str("cut off"),
-            Unfit::OtherSources => f.write_str("built from kernels other than this program's"),
+            Unfit::CutOff => f.write_str("truncated"),
+            Unfit::OtherSources => f.write_str("built from other sources than this program's kernels"),
             Unfit::Crashed(mark) => {
                 write!(
                     f,
@@ -69,8 +70,8 @@ impl fmt::Display for Unfit {
     }
 }
 
-/// Reads the file and leaves a mark in the folder `marks`, if there is one; the caller holds the mark while
-/// the driver loads the file.
+/// Reads the file and, if `marks` is given, leaves a mark in that folder; the caller holds the mark while the
+/// driver loads the file.
 pub(super) fn read(
     path: &Path,
     ptx: &str,
@@ -84,15 +85,15 @@ pub(super) fn read(
 
 /// Leaves a mark for exactly these bytes, so that another file may still be loaded.
 fn leave_mark(bytes: &[u8], folder: &Path) -> Result<MarkFile, Unfit> {
-    // The folder may exist already, or we may not be allowed to create it: then there is no mark.
+    // An error is ignored: the folder may exist already. If it cannot be created, there is no mark.
     let _ = std::fs::create_dir_all(folder);
     let at = folder.join(format!("fatbin-{}.loading", blake3::hash(bytes).to_hex()));
     MarkFile::leave(&at).ok_or(Unfit::Crashed(at))
 }
 
-/// The file's bytes. The checks apply to the opened file, whatever replaces its name in between.
+/// The file's bytes. The checks apply to the opened file, even if another file takes its name in between.
 fn read_trusted(path: &Path) -> Result<Vec<u8>, Unfit> {
-    // A pipe without a writer would block the start.
+    // `NONBLOCK`: opening a pipe that has no writer would otherwise block.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = open(path, flags, Mode::empty()).map_err(|error| Unfit::Io(error.into()))?;
     let found = fstat(&file).map_err(|error| Unfit::Io(error.into()))?;

@@ -1,4 +1,4 @@
-//! Faults that can be injected into a GPU, on a real one and on the stand-in.
+//! Faults that can be injected into a GPU, a real one or the stand-in.
 
 /// A fault of the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Number of copies that one allocation tracks separately. Beyond this number, all copies of one stream count
-/// as one.
+/// Number of copies that one allocation tracks separately. Beyond this number, a new copy is merged with an
+/// earlier one of the same stream.
 const KEPT: usize = 8;
 
 /// Progress of a stream, in copies.
@@ -71,8 +71,8 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// Begins a copy. Returns false if the copy must not begin, because a thread is using its range, or too
-    /// many streams copy at once.
+    /// Begins a copy. Returns false if the copy must not begin, because a thread is using the allocation in a
+    /// way that excludes it, or because too many streams copy at once.
     pub(super) fn begin(&self, progress: &Rc<Progress>, range: Range<usize>, way: CopyDirection) -> bool {
         if self.is_looked_at(way) {
             return false;
@@ -136,7 +136,7 @@ mod tests {
         let (flights, progress) = (Flights::default(), Rc::<Progress>::default());
         assert!(flights.begin(&progress, 0..64, CopyDirection::Out));
         assert!(!flights.read(&(63..80)) && !flights.write(&(0..1)));
-        assert!(flights.read(&(64..80)), "beside it");
+        assert!(flights.read(&(64..80)), "the range beside it");
         flights.end_read();
         let mark = progress.mark();
         assert!(flights.begin(&progress, 64..128, CopyDirection::In));

@@ -32,7 +32,7 @@ impl Stream {
     /// The error of `body`; an error of the driver, which checks the whole capture when it ends.
     pub fn capture(&self, body: impl FnOnce() -> Result<(), GpuError>) -> Result<Graph, GpuError> {
         let context = &self.context;
-        // For this thread only: concurrent driver calls of other threads do not end the capture.
+        // For this thread only: concurrent driver calls of other threads do not invalidate the capture.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as i32;
         if context.is_capturing.get() {
             return context.line.refuse(Call::CaptureBegin, code::INVALID_VALUE);
@@ -61,8 +61,8 @@ impl Stream {
     /// Runs all the captured work, after what was queued on this stream before.
     ///
     /// # Errors
-    /// Without a driver call: invalid handle if the graph is of another context, not ready while a thread
-    /// uses host memory that the graph copies. Otherwise the driver's error.
+    /// Returned without calling the driver: invalid handle if the graph belongs to another context, not ready
+    /// while a thread uses host memory that the graph copies. Otherwise the driver's error.
     pub fn replay(&self, graph: &Graph) -> Result<(), GpuError> {
         if !Rc::ptr_eq(&graph.context, &self.context) {
             return self.context.line.refuse(Call::Replay, code::INVALID_HANDLE);
@@ -84,7 +84,7 @@ impl Stream {
 struct Capturing<'a> {
     stream: &'a Stream,
     graph: CUgraph,
-    /// The driver has not been called to end it yet; an injected fault prevents the call.
+    /// The driver has not been told to end the capture yet; an injected fault can prevent that call.
     is_open: bool,
 }
 
@@ -105,7 +105,8 @@ impl Drop for Capturing<'_> {
         context.is_capturing.set(false);
         context.captured.take();
         if self.is_open {
-            // The body has failed: the stream still has to leave the capture.
+            // The body has failed, or a fault has prevented the call: the stream still has to leave the
+            // capture.
             context.line.release(Call::CaptureEnd, |d| {
                 // SAFETY: as in `end`.
                 unsafe { (d.capture_end)(self.stream.raw, &mut self.graph) }

@@ -15,15 +15,15 @@ use super::error::{GpuError, code};
 use super::fatbin;
 use crate::base::time::{Clock, MonotonicClock, Span};
 
-/// Room for the messages of the driver's compiler; the rest is cut off.
+/// Size of the buffer for the messages of the driver's compiler; what does not fit is cut off.
 const LOG_BYTES: usize = 16 << 10;
 
 /// Where the kernels may come from.
 #[derive(Clone, Debug)]
 pub struct ImageFiles {
-    /// Text that the driver of every chip can compile. Its first line names its sources.
+    /// Text that the driver can compile for every supported chip. Its first line names its sources.
     pub ptx: &'static str,
-    /// Machine code for some chips, made from the same sources; `None`: only the PTX.
+    /// File of machine code for some chips, built from the same sources; `None`: only the PTX.
     pub fatbin: Option<PathBuf>,
     /// Folder for the mark that a fatbin is being loaded; `None`: no mark.
     pub marks: Option<PathBuf>,
@@ -68,7 +68,7 @@ pub struct Kernel {
 pub struct KernelFacts {
     /// Registers per thread.
     pub registers: u32,
-    /// Bytes per thread that did not fit into registers.
+    /// Bytes of local memory per thread: what did not fit into registers.
     pub local_bytes: u32,
     /// Bytes of shared memory per block.
     pub shared_bytes: u32,
@@ -80,7 +80,7 @@ impl Image {
     /// Loads the kernels from the fatbin, or else from the PTX. Logs why the fatbin was not loaded.
     ///
     /// # Errors
-    /// The driver's error for the PTX; for the fatbin if the context is lost.
+    /// The driver's error for the PTX; its error for the fatbin only if the context is lost.
     pub fn load(gpu: &Gpu, files: &ImageFiles) -> Result<Image, GpuError> {
         let began = MonotonicClock.now();
         let (source, module) = load(&gpu.context, files)?;
@@ -168,14 +168,14 @@ fn module(context: &Context, bytes: &[u8]) -> Result<CUmodule, GpuError> {
         CUjit_option::CU_JIT_ERROR_LOG_BUFFER as i32,
         CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as i32,
     ];
-    // The driver takes these numbers cast to pointers.
+    // The driver takes every value as a pointer, so the size is cast to one.
     let mut values: [*mut c_void; 2] =
         [said.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG_BYTES)];
     let mut module: CUmodule = std::ptr::null_mut();
     let result = context.line.call(Call::ModuleLoad, |d| {
         // SAFETY: writes one handle; two options with two values and the buffer outlive the call. The bytes
-        // are text that ends in a zero byte, or a file that only root and our own user can write, as long as
-        // its header states.
+        // are text that ends in a zero byte, or a file that has the length stated in its header and that only
+        // root and our own user can write.
         unsafe {
             (d.module_load)(&mut module, bytes.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
         }

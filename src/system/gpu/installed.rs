@@ -4,11 +4,11 @@
 use super::image::ImageFiles;
 use std::path::PathBuf;
 
-/// Kernels as text, which every driver since CUDA 12.0 compiles: `scripts/build-ptx` makes it.
+/// The kernels as PTX, which every driver since CUDA 12.0 can compile. `scripts/build-ptx` generates it.
 const PTX: &str = include_str!("../../../kernels/ganglion.ptx");
 /// Where a release puts the kernels compiled for each chip (`scripts/build-fatbin`).
 const INSTALLED: &str = "/usr/lib/ganglion/ganglion.fatbin";
-/// Environment variable that names another file.
+/// Environment variable with the path of a fatbin to load instead.
 const NAMED: &str = "GANGLION_IMAGE";
 
 /// The files, in the order in which they are tried.

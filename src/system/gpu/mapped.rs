@@ -35,7 +35,7 @@ impl Mapped {
         let context = &gpu.context;
         // SAFETY: whole pages that live as long as `words` has an owner; the `Mapped` becomes one.
         context.line.call(Call::HostRegister, |d| unsafe { (d.host_register)(start, bytes, flags) })?;
-        // From here on, dropping it cancels the registration.
+        // From here on, dropping `mapped` cancels the registration.
         let mut mapped = Mapped { context: context.clone(), words, address: 0, held: Held::default() };
         let mut address: CUdeviceptr = 0;
         // SAFETY: writes one address; the memory was just registered.
@@ -45,7 +45,7 @@ impl Mapped {
         Ok(mapped)
     }
 
-    /// The address of word `word` for kernels.
+    /// The device address of word `word`.
     pub fn address(&self, word: usize) -> u64 {
         debug_assert!(word < self.words.len());
         self.address + (word * size_of::<u32>()) as u64
@@ -56,8 +56,8 @@ impl Mapped {
         &self.words
     }
 
-    /// Whether the device has written `value` to word `word`; everything that it wrote before that for the
-    /// whole system is then visible too. Makes no driver call.
+    /// Whether the device has written `value` to word `word`. If so, everything that the kernel wrote before
+    /// a system-wide fence that precedes this write is visible too. Makes no driver call.
     pub fn is_written(&self, word: usize, value: u32) -> bool {
         self.words[word].load(Ordering::Acquire) == value && self.context.line.is_reported(&self.held)
     }

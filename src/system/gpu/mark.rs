@@ -6,11 +6,11 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
-/// Only its owner has to see it.
+/// Only its owner needs access.
 const MODE: u32 = 0o600;
 
-/// A mark that this process holds until it drops it; contains `None` if another process holds the mark or it
-/// cannot be created.
+/// A marker file that this process holds until the value is dropped; contains `None` if another thread or
+/// process holds the marker, or if it cannot be created.
 pub(super) struct MarkFile(Option<(PathBuf, Flock)>);
 
 impl Drop for MarkFile {
@@ -22,7 +22,8 @@ impl Drop for MarkFile {
 }
 
 impl MarkFile {
-    /// Leaves a mark at `path`; `None`: a process left one there and ended.
+    /// Creates a marker at `path`. `None`: one is there that no process holds, so a process ended while it
+    /// loaded the file. The result is also `None` if an existing marker cannot be opened or locked.
     pub(super) fn leave(path: &Path) -> Option<MarkFile> {
         let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let new = flags | OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
@@ -31,11 +32,11 @@ impl MarkFile {
             Err(Errno::EXIST) => match open(path, flags | OFlags::RDONLY, Mode::empty()) {
                 // Another thread or process is loading the same file now.
                 Ok(file) => matches!(Flock::take(file), Err(LockError::Held(_))).then_some(MarkFile(None)),
-                // The mark was removed in between: the process that loaded the file is alive.
+                // The marker was removed in between: the process that loaded the file has survived.
                 Err(Errno::NOENT) => Some(MarkFile(None)),
                 Err(_) => None,
             },
-            // A folder that cannot be written holds no marks.
+            // In a folder that cannot be written, no markers are kept.
             Err(_) => Some(MarkFile(None)),
         }
     }
@@ -49,7 +50,7 @@ mod tests {
     fn an_abandoned_mark_shows_that_a_process_died() {
         let path = std::env::temp_dir().join(format!("ganglion-mark-{}.loading", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        let mark = MarkFile::leave(&path).expect("no process left a mark here");
+        let mark = MarkFile::leave(&path).expect("no process left a marker here");
         assert!(path.exists());
         assert!(matches!(MarkFile::leave(&path), Some(MarkFile(None))), "a process holds it now");
         drop(mark);

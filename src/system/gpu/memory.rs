@@ -1,5 +1,5 @@
-//! Memory of the device and page-locked memory of the host: one allocation each, made at the start and
-//! released at the end. Copies nothing.
+//! Device memory and page-locked host memory: each value is one allocation, made at the start and released at
+//! the end. Copies nothing.
 
 #![allow(unsafe_code)] // calls to the driver, and host memory that it allocated; reasons at each place
 
@@ -36,7 +36,7 @@ impl Pool {
         Ok(Pool { context: gpu.context.clone(), address, bytes })
     }
 
-    /// Its address for kernels: a multiple of 256.
+    /// Its device address: a multiple of 256.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -58,10 +58,11 @@ impl Drop for Pool {
 /// One page-locked allocation on the host: the device copies from and to it without the processor. It is
 /// ordinary cached memory (not write-combined), so that the processor reads it at full speed.
 ///
-/// A copy makes the device write to it, which the compiler does not see. So the host uses it through a
-/// [`Look`] or a [`LookMut`]. From the moment a copy is queued until its stream, or an event after it, is
-/// known to be done, the memory refuses a [`Look`] at a range that the copy writes, and a [`LookMut`] at a
-/// range that the copy uses. While such a look exists, no such copy begins.
+/// During a copy the device reads or writes this memory, which the compiler does not see. So the host
+/// accesses it only through a [`Look`] or a [`LookMut`]. From the moment a copy is queued until its stream,
+/// or an event after it, is known to be done, the memory refuses a [`Look`] at a range that the copy writes,
+/// and a [`LookMut`] at a range that the copy uses. While a [`LookMut`] at any range of the allocation
+/// exists, no copy begins; while a [`Look`] exists, no copy that writes the allocation begins.
 ///
 /// No copy reads a range while the host writes it:
 ///
@@ -80,7 +81,7 @@ impl Drop for Pool {
 /// let look = pinned.bytes()?;
 /// let bytes: &[u8] = &look;
 /// drop(look);
-/// Ok(bytes[0]) // whose memory would that be?
+/// Ok(bytes[0]) // `bytes` would have outlived its look
 /// # }
 /// ```
 ///
@@ -101,13 +102,13 @@ pub(super) struct Page {
     pub(super) flights: Flights,
 }
 
-/// A range of host memory, to be read.
+/// Read access to a range of host memory.
 pub struct Look<'p> {
     seen: &'p [u8],
     page: &'p Page,
 }
 
-/// A range of host memory, to be written.
+/// Write access to a range of host memory.
 pub struct LookMut<'p> {
     seen: &'p mut [u8],
     page: &'p Page,
@@ -162,8 +163,8 @@ impl Pinned {
     /// A range of it.
     ///
     /// # Errors
-    /// Without a driver call: invalid value if it is not within the allocation, not ready (600) while a copy
-    /// writes it, or may write it.
+    /// Returned without calling the driver: invalid value if the range is not within the allocation, not
+    /// ready (600) while a copy is writing it or may still write it.
     pub fn part(&self, range: Range<usize>) -> Result<Look<'_>, GpuError> {
         let page = &*self.page;
         let start = page.within(&range)?;
@@ -180,7 +181,7 @@ impl Pinned {
     /// A range of it, to be written.
     ///
     /// # Errors
-    /// As for `part`, and not ready while a copy reads it, or may read it.
+    /// As for `part`; also not ready while a copy is reading the range or may still read it.
     pub fn part_mut(&mut self, range: Range<usize>) -> Result<LookMut<'_>, GpuError> {
         let page = &*self.page;
         let start = page.within(&range)?;

@@ -1,9 +1,9 @@
-//! What an NVIDIA card reports about itself: temperature, clocks, power, load. Its management library (NVML)
-//! is part of the driver, and is loaded at run time; without it there are no figures.
+//! What an NVIDIA card reports about itself: temperature, clocks, power, load. NVIDIA's management library
+//! (NVML) is part of the driver, and is loaded at run time; without it there are no figures.
 //!
-//! Like the driver's functions, each is called through its address with a plain `i32` for a result, so that a
-//! code newer than this file is not undefined behaviour. A call takes milliseconds, and one to a card that
-//! has fallen off the bus may never return: only a thread that nothing waits for may call it.
+//! As with the driver, each function is called through its address and returns a plain `i32`, so that an
+//! error code newer than this file is not undefined behaviour. A call takes milliseconds, and one about a
+//! card that has fallen off the bus may never return: only a thread that nothing waits for may make calls.
 
 #![allow(unsafe_code)] // functions of a C library; reasons at each place
 
@@ -13,7 +13,7 @@ use std::fmt;
 
 /// The library's name wherever NVIDIA's driver is installed.
 const LIBRARY: &str = "libnvidia-ml.so.1";
-/// Longest name of a card with its NUL (`NVML_DEVICE_NAME_V2_BUFFER_SIZE`).
+/// Length of the longest card name, including its NUL (`NVML_DEVICE_NAME_V2_BUFFER_SIZE`).
 const NAME_BYTES: usize = 96;
 /// `NVML_TEMPERATURE_GPU`
 const OF_THE_GPU: c_int = 0;
@@ -21,11 +21,11 @@ const OF_THE_GPU: c_int = 0;
 const GRAPHICS: c_int = 0;
 /// `NVML_CLOCK_MEM`
 const MEMORY: c_int = 2;
-/// Temperatures of a working card, degrees Celsius; a value outside this range is an error code or a sensor
-/// that is off.
+/// Highest plausible temperature of a card, degrees Celsius; a higher value is an error code or comes from a
+/// sensor that is off.
 const MOST_CELSIUS: c_uint = 150;
 
-/// A card, as the library identifies it.
+/// The library's handle of a card.
 type Card = *mut c_void;
 
 /// `nvmlUtilization_t`: percent of the last sample period.
@@ -89,9 +89,9 @@ pub struct NvmlFigures {
 /// Why a card reports nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NvmlMissing {
-    /// There is no such library.
+    /// The library is missing.
     Library,
-    /// A library without this function.
+    /// The library lacks this function.
     Symbol(&'static str),
     /// The library could not be initialised, with this code.
     Start(i32),
@@ -106,7 +106,7 @@ impl fmt::Display for NvmlMissing {
         match self {
             NvmlMissing::Library => write!(f, "{LIBRARY} is missing"),
             NvmlMissing::Symbol(name) => write!(f, "{LIBRARY} has no {name}"),
-            NvmlMissing::Start(code) => write!(f, "{LIBRARY} did not start: code {code}"),
+            NvmlMissing::Start(code) => write!(f, "{LIBRARY} could not be initialised: code {code}"),
             NvmlMissing::NoCard => f.write_str("the driver lists no card with the name of the field's GPU"),
             NvmlMissing::Ambiguous(cards) => write!(f, "{cards} cards have the name of the field's GPU"),
         }
@@ -122,7 +122,7 @@ pub struct Nvml {
 }
 
 impl Nvml {
-    /// The card called `name`, or the only one.
+    /// The only card, whatever its name; if there are several, the one called `name`.
     pub fn open(name: Option<&str>) -> Result<Nvml, NvmlMissing> {
         Nvml::open_from(LIBRARY.as_ref(), name)
     }
@@ -220,8 +220,8 @@ mod tests {
     use std::path::PathBuf;
     use std::process::Command;
 
-    /// A library with the same functions, of a machine with three cards. Not the real one: it shows that
-    /// names and arguments are as declared here, not that the driver agrees.
+    /// Source of a stand-in for the library, for a machine with up to three cards. It shows that names and
+    /// arguments are as declared here, not that NVIDIA's library agrees.
     const STAND_IN: &str = r#"
         #include <string.h>
         static const char *names[] = {"X1", "X2", "X1"};

@@ -1,5 +1,5 @@
 //! Is there a GPU that this program can use? Checks step by step, each only after the one before has passed:
-//! the library, its functions, the driver's start, its version, a device, its chip. Opens no context.
+//! the library, its functions, the driver's initialisation and version, a device, its chip. Opens no context.
 
 #![allow(unsafe_code)] // calls to the driver; reasons at each place
 
@@ -11,11 +11,11 @@ use cudarc::driver::sys::{CUdevice, CUdevice_attribute};
 use super::driver::{self, Call, Driver, Missing, SUCCESS};
 use super::error::{GpuError, code};
 
-/// Oldest driver, as the version of CUDA that it supports: the first that accepts PTX 8.0 (PTX ISA, "Release
-/// notes"), the version of the kernels. `scripts/build-ptx` checks both with the tools of CUDA 12.0.
+/// Oldest supported driver, given as its CUDA version. CUDA 12.0 is the first that accepts PTX 8.0, which the
+/// kernels use (PTX ISA, "Release notes"). `scripts/build-ptx` checks both with the tools of CUDA 12.0.
 const OLDEST_DRIVER: (u32, u32) = (12, 0);
 
-/// Oldest chip, as its compute capability: what the kernels are compiled for (Orin).
+/// Oldest supported chip, given as its compute capability: the one that the kernels are compiled for (Orin).
 const OLDEST_CHIP: (u32, u32) = (8, 7);
 
 /// A usable GPU, and its properties before it is opened.
@@ -25,11 +25,11 @@ pub struct GpuInfo {
     pub name: String,
     /// Its number in the driver's list.
     pub ordinal: usize,
-    /// Compute capability, as (8, 7).
+    /// Compute capability, e.g. (8, 7).
     pub capability: (u32, u32),
-    /// Version of CUDA that the driver supports, as (12, 6).
+    /// Version of CUDA that the driver supports, e.g. (12, 6).
     pub driver: (u32, u32),
-    /// Multiprocessors in use: power modes switch some off.
+    /// Enabled multiprocessors: power modes switch some off.
     pub multiprocessors: u32,
     /// Bytes of the second-level cache.
     pub l2_bytes: usize,
@@ -116,7 +116,7 @@ fn look_at(driver: &Driver, ordinal: i32, version: (u32, u32)) -> Result<GpuInfo
     let mut device: CUdevice = 0;
     // SAFETY: writes one handle.
     ask(Call::DeviceGet, unsafe { (driver.device_get)(&mut device, ordinal) })?;
-    // Names are a few words; cudaDeviceProp reserves the same room.
+    // A name is a few words; cudaDeviceProp reserves as many bytes.
     let mut name = [0_u8; 256];
     // SAFETY: writes a C string of at most that length.
     ask(Call::DeviceName, unsafe { (driver.device_name)(name.as_mut_ptr().cast::<c_char>(), 256, device) })?;
@@ -155,7 +155,7 @@ fn positive(number: i32) -> u32 {
     u32::try_from(number).unwrap_or(0)
 }
 
-/// What a refusal at the start means.
+/// What an error during initialisation means.
 fn at_the_start(error: GpuError) -> Absence {
     match error.code {
         code::NO_DEVICE => Absence::NoDevice,
@@ -177,32 +177,32 @@ impl fmt::Display for Absence {
                 OLDEST_DRIVER.0, OLDEST_DRIVER.1
             ),
             Absence::Stub => f.write_str(
-                "libcuda.so is the stub of the CUDA toolkit, made for linking only: take its folder out of the \
+                "libcuda.so is the CUDA toolkit's stub, for linking only: remove its folder from the \
                  library path, and install NVIDIA's driver",
             ),
             Absence::NoDevice => f.write_str(
-                "the CUDA driver sees no GPU: look whether nvidia-smi sees one, whether this user may open \
+                "the CUDA driver sees no GPU: check whether nvidia-smi sees one, whether this user may open \
                  /dev/nvidia* (on a Jetson: is in the groups video and render), and whether CUDA_VISIBLE_DEVICES \
                  hides it",
             ),
             Absence::Mismatch => f.write_str(
-                "the CUDA driver's library and the kernel's module are of different versions, as after an \
-                 update: restart the machine, or install both of one version",
+                "the CUDA driver's library and its kernel module have different versions, e.g. after an \
+                 update: restart the machine, or install the same version of both",
             ),
             Absence::OldDriver { found, needed } => write!(
                 f,
-                "the driver brings CUDA {}.{}, and {}.{} is the least that is needed: install a newer driver \
+                "the driver supports CUDA {}.{}, and {}.{} is the minimum: install a newer driver \
                  (on a PC: 525; on a Jetson: JetPack 6)",
                 found.0, found.1, needed.0, needed.1
             ),
             Absence::OldChip { name, found, needed } => write!(
                 f,
-                "{name} has compute capability {}.{}, and {}.{} is the least that the kernels are compiled \
+                "{name} has compute capability {}.{}, and {}.{} is the minimum that the kernels are compiled \
                  for: use a newer GPU",
                 found.0, found.1, needed.0, needed.1
             ),
             Absence::Refused(error) => {
-                write!(f, "the CUDA driver refuses ({error}): check the kernel log (dmesg)")
+                write!(f, "the CUDA driver reports an error ({error}): check the kernel log (dmesg)")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Work in order: copies, fills, launches, events. Every call enqueues and returns; nothing waits.
+//! Streams: copies, fills, launches and events in order. Every call enqueues and returns; none waits.
 
 #![allow(unsafe_code)] // calls to the driver; reasons at each place
 
@@ -27,7 +27,7 @@ pub enum Priority {
     Low,
 }
 
-/// A queue of work, which the device does in order. Only events order the work of two streams.
+/// A queue of work that the device executes in order. Work in two streams is ordered only by events.
 pub struct Stream {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUstream,
@@ -36,8 +36,8 @@ pub struct Stream {
     pub(super) progress: Rc<Progress>,
 }
 
-/// One launch of a kernel. Kernels of this program all have the same two arguments: the address of a table
-/// and two numbers.
+/// One launch of a kernel. All kernels of this program take the same two arguments: the address of a table
+/// and a pair of numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch {
     /// What runs.
@@ -73,13 +73,14 @@ impl Stream {
     /// Copies a range of host memory to `to` on the device.
     ///
     /// # Errors
-    /// Without a driver call: invalid value if the range is not within `from` or its target not within a
-    /// pool, not ready while a thread writes it. Otherwise the driver's error.
+    /// Returned without calling the driver: invalid value if the range is not within `from` or its target not
+    /// within a pool, not ready while a `LookMut` at `from` exists or too many streams copy from or to it.
+    /// Otherwise the driver's error.
     pub fn copy_in(&self, to: u64, from: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
         let start = self.host_side(Call::CopyIn, CopyDirection::In, from, &range, to)?;
         self.hand_over(Call::CopyIn, Counts { copies_in: 1, ..Counts::default() }, |d| {
-            // SAFETY: `from` or a graph keeps the page, or it is freed only after the copy; nothing on the
-            // host conflicts with it until it is known to be done; the device's side is in a pool.
+            // SAFETY: `from` or a graph keeps the page, or the page is freed only after the copy; nothing on
+            // the host conflicts with the copy until it is known to be done; the device's side is in a pool.
             unsafe { (d.copy_in)(to, start.cast_const().cast(), range.len(), self.raw) }
         })
     }
@@ -88,7 +89,7 @@ impl Stream {
     /// copy is done.
     ///
     /// # Errors
-    /// As for `copy_in`, and not ready while a thread reads it.
+    /// As for `copy_in`; also not ready while a `Look` at `to` exists.
     pub fn copy_out(&self, from: u64, to: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
         let start = self.host_side(Call::CopyOut, CopyDirection::Out, to, &range, from)?;
         let bytes_out = range.len() as u64;
@@ -124,8 +125,8 @@ impl Stream {
     /// Launches a kernel. What it does with its table is not checked: kernels are part of this program.
     ///
     /// # Errors
-    /// Without a driver call: invalid handle if the kernel is of another context, invalid value if the table
-    /// is in no pool. Otherwise the driver's error.
+    /// Returned without calling the driver: invalid handle if the kernel belongs to another context, invalid
+    /// value if the table is not in a pool. Otherwise the driver's error.
     pub fn launch(&self, launch: &Launch) -> Result<(), GpuError> {
         if launch.kernel.context != self.context.number {
             return self.context.line.refuse(Call::Launch, code::INVALID_HANDLE);
@@ -155,13 +156,13 @@ impl Stream {
         })
     }
 
-    /// Records the event here. Inside a capture it becomes a part of the graph: each replay records it again.
+    /// Records the event. During a capture, the recording becomes part of the graph: each replay repeats it.
     /// Until a replay reaches the event, a query of it may still report the previous replay. To find out
     /// whether a replay is done, query the stream or an event that is recorded after the replay.
     ///
     /// # Errors
-    /// Without a driver call: invalid handle if the event is of another context. Otherwise the driver's
-    /// error.
+    /// Returned without calling the driver: invalid handle if the event belongs to another context. Otherwise
+    /// the driver's error.
     pub fn record(&self, event: &Event) -> Result<(), GpuError> {
         let mark = &event.mark;
         self.check(Call::EventRecord, event)?;
@@ -195,7 +196,7 @@ impl Stream {
     /// Whether all its work is done. Never waits.
     ///
     /// # Errors
-    /// The driver's error: of this call, or of any work before it.
+    /// The driver's error, caused by this call or by any earlier work.
     pub fn is_done(&self) -> Result<bool, GpuError> {
         let line = &self.context.line;
         // SAFETY: a live stream of this context.
@@ -225,8 +226,8 @@ impl Stream {
         self.context.line.refuse(call, code::INVALID_HANDLE)
     }
 
-    /// Refuses a range on the device that is not within a pool: with one address space for host and device,
-    /// a wrong address could be the host's.
+    /// Refuses a range on the device that is not within a pool: host and device share one address space, so a
+    /// wrong address could be one in host memory.
     fn device_side(&self, call: Call, address: u64, bytes: usize) -> Result<(), GpuError> {
         if self.context.has(address, bytes) {
             return Ok(());
@@ -234,8 +235,8 @@ impl Stream {
         self.context.line.refuse(call, code::INVALID_VALUE)
     }
 
-    /// Where the host's side of a copy begins; checks that both sides are within their allocations. From here
-    /// on that range counts as being copied; for a captured copy, from each replay on.
+    /// Start of the host's side of a copy. Checks that both sides are within their allocations. From now on,
+    /// or for a captured copy from each replay on, the range counts as being copied.
     fn host_side(
         &self,
         call: Call,

@@ -37,21 +37,21 @@ const SPENT: u8 = 0x80;
 const FAULTS: [GpuFault; 6] =
     [GpuFault::Error, GpuFault::Stuck, GpuFault::Hang, GpuFault::Slow, GpuFault::Lost, GpuFault::Memory];
 
-/// Counts since the watch was created. Copies include those of replayed graphs; launches do not include
-/// graphs.
+/// Counts since the watch was created. Copies include those of replayed graphs; launches do not include the
+/// kernels of graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Calls of the driver.
+    /// Driver calls.
     pub calls: u64,
     /// Copies from the host to the device that were requested.
     pub copies_in: u64,
     /// Copies from the device to the host.
     pub copies_out: u64,
-    /// Bytes of these.
+    /// Bytes of these copies.
     pub bytes_out: u64,
     /// Copies from device to device.
     pub copies_within: u64,
-    /// Kernels launched one by one, so not those of graphs.
+    /// Kernels launched individually, so not those of graphs.
     pub launches: u64,
     /// Graphs launched.
     pub replays: u64,
@@ -69,11 +69,11 @@ impl Watch {
         Watch::default()
     }
 
-    /// Injects a fault, or removes it. Injecting the same fault again changes nothing: an error strikes once,
-    /// until it is removed and injected again.
+    /// Injects a fault, or removes it. Injecting the same fault again changes nothing: an error strikes one
+    /// call, and another only after it has been removed and injected again.
     pub fn inject(&self, fault: Option<GpuFault>) {
         let number = fault.map_or(0, number_of);
-        // The other side only ever adds SPENT to the current value.
+        // The thread that calls the driver only ever adds SPENT to the current value.
         let keep = |old: u8| (old & !SPENT != number).then_some(number);
         let _ = self.fault.fetch_update(Ordering::Release, Ordering::Acquire, keep);
     }
@@ -145,7 +145,7 @@ impl Watch {
         self.failed.store(call | u64::from(error.code as u32), Ordering::Relaxed);
     }
 
-    /// Whether an injected error strikes this call: true once.
+    /// Whether an injected error strikes this call: true once per injection.
     pub(super) fn spend_error(&self) -> bool {
         let error = number_of(GpuFault::Error);
         self.fault.compare_exchange(error, error | SPENT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
@@ -160,7 +160,7 @@ impl Watch {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// Another context is opened.
+    /// Call this when another context is opened.
     pub(super) fn forget_loss(&self) {
         self.lost.store(false, Ordering::Release);
     }
@@ -214,7 +214,7 @@ mod tests {
         watch.forget_loss();
         assert!(watch.is_lost(), "still injected");
         watch.inject(None);
-        assert!(watch.is_lost(), "none opened since");
+        assert!(watch.is_lost(), "no context was opened since");
         watch.forget_loss();
         assert!(!watch.is_lost());
     }

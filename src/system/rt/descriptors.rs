@@ -1,4 +1,4 @@
-//! A table of open files for one thread alone. The kernel closes the files of such a thread when that thread
+//! A descriptor table for one thread alone. The kernel closes the files of such a thread when that thread
 //! dies, not only when the last thread of the process is gone and all its memory is freed. So the other end
 //! of a connection learns at once that a process was killed.
 
@@ -18,7 +18,8 @@ const MOST: usize = 16;
 ///
 /// # Errors
 ///
-/// `close_range` (Linux 5.9) is missing or forbidden: nothing has changed then.
+/// `keep` has more than 13 descriptors, or `close_range` (Linux 5.9) is missing or forbidden; nothing has
+/// changed then.
 pub fn own_table(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut open: heapless::Vec<u32, MOST> = (0..3).collect();
     for descriptor in keep {
@@ -76,7 +77,7 @@ mod tests {
         assert!(is_ready.recv().unwrap());
         assert!(!is_closed(&other_far));
         drop(other);
-        assert!(is_closed(&other_far), "the thread kept a descriptor that it should not keep");
+        assert!(is_closed(&other_far), "the thread kept a descriptor that it was not told to keep");
         go.send(()).unwrap();
         thread.join().unwrap().unwrap();
         let mut heard = [0; 4];

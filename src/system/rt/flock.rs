@@ -15,8 +15,8 @@ pub struct Flock {
 }
 
 impl Drop for Flock {
-    /// Unlocks the file instead of only closing it: a child that another thread forks has the file open too,
-    /// until it runs its program, and would keep the lock for that moment.
+    /// Unlocks the file instead of only closing it: a child that another thread has just forked shares the
+    /// open file until it calls exec, and would keep the lock until then.
     fn drop(&mut self) {
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
@@ -32,7 +32,7 @@ pub struct Holder {
 /// Why a lock is not available.
 #[derive(Debug)]
 pub enum LockError {
-    /// Another open file has it.
+    /// Another open file has the lock.
     Held(Holder),
     /// The system's reason.
     System(io::Error),
@@ -48,8 +48,8 @@ impl Flock {
         }
     }
 
-    /// The holder of the lock on `file`; `None`: it is free. Takes a shared lock for a moment, which blocks a
-    /// [`Flock::take`] for that moment.
+    /// The holder of the lock on `file`; `None`: the lock is free. Takes a shared lock for a moment, during
+    /// which a [`Flock::take`] finds the lock held.
     pub fn ask(file: OwnedFd) -> io::Result<Option<Holder>> {
         match flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => Ok(None),
@@ -59,12 +59,12 @@ impl Flock {
     }
 }
 
-/// How often, at most, the kernel's list is read if the holder is not in it. The kernel hands the list out in
-/// pieces, so a lock that another process drops meanwhile can move a line from a later piece into an earlier
-/// one.
+/// Maximum number of times that the kernel's list is read if the holder is not in it. The kernel hands the
+/// list out in pieces, so a lock that another process drops meanwhile can move the holder's line from a later
+/// piece into an earlier one, which has already been read.
 const LOOKS: usize = 4;
 
-/// The process that has the exclusive lock on `file`, from the kernel's own list.
+/// The process that has the exclusive lock on `file`, according to the kernel's list.
 fn holder_of(file: impl AsFd) -> Option<u32> {
     let about = fstat(file).ok()?;
     let place = format!("{:02x}:{:02x}:{}", major(about.st_dev), minor(about.st_dev), about.st_ino);
@@ -131,7 +131,7 @@ mod tests {
         let open = || OwnedFd::from(File::open(&path).unwrap());
         assert_eq!(Flock::ask(open()).unwrap(), None);
         let first = Flock::take(open()).unwrap();
-        let Err(LockError::Held(holder)) = Flock::take(open()) else { panic!("two hold it") };
+        let Err(LockError::Held(holder)) = Flock::take(open()) else { panic!("two hold the lock") };
         assert_eq!(Flock::ask(open()).unwrap(), Some(holder));
         assert!(holder.is_this_process(), "{holder}");
         drop(first);

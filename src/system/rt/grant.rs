@@ -1,9 +1,10 @@
 //! Requests what a real-time thread needs from the system, reads back what it got, and reports both.
 //!
-//! The order is memory, stack, timer slack, core, priority: the slow steps while the thread can still be
-//! pre-empted, and the slack before the priority, because the kernel ignores slack for real-time policies. A
-//! refusal never stops the sequence: a robot with locked memory and no priority is better off than one with
-//! neither. The board decides whether the result is good enough (`strict`), through [`Granted::enough`].
+//! The order is memory, stack, timer slack, core, priority: the slow steps come first, while the thread can
+//! still be pre-empted, and the slack before the priority, because the kernel ignores slack for real-time
+//! policies. A refusal never stops the sequence: a robot with locked memory and no priority is better off
+//! than one with neither. The board decides whether the result is good enough (`strict`), through
+//! [`Granted::enough`].
 //!
 //! None of this runs in a control period.
 
@@ -38,30 +39,31 @@ pub enum Role {
     Slow,
     /// The guard, a separate process: above everything that it watches.
     Guard,
-    /// Heartbeats to the guard: below the tick, so that a tick which never waits is seen to hang.
+    /// Heartbeats to the guard: below the tick, so that a tick that never waits also holds them up, which the
+    /// guard notices.
     Heartbeat,
-    /// The tether, a separate process: below the tick, on whose core it may run.
+    /// The tether, a separate process: below the tick, with which it may share a core.
     Tether,
     /// The field engine: not a real-time thread; it may compute for as long as it needs.
     Field,
 }
 
 impl Role {
-    /// The SCHED_FIFO priority of this role if the tick has `tick`; 0 (none) stays 0. Clamped to Linux's
-    /// range, 1..=99.
+    /// The SCHED_FIFO priority of this role if that of the tick is `tick`, clamped to Linux's range, 1..=99.
+    /// 0: not a real-time thread; if `tick` is 0, no role is one.
     pub fn priority(self, tick: u8) -> u8 {
         let priority = match self {
             _ if tick == 0 => return 0,
             Role::Tick => tick,
             // 5: room for a watchdog between the bus and the tick.
             Role::Bus | Role::Edges => tick.saturating_add(5),
-            // It has a few microseconds of work per edge, and stops listening if edges come too fast.
+            // The thread has a few microseconds of work per edge, and stops listening if edges come too fast.
             Role::Lines => tick.saturating_add(6),
             Role::Slow => return 0,
             Role::Guard => tick.saturating_add(8),
             Role::Heartbeat | Role::Tether => tick.saturating_sub(1),
-            // None: a CPU engine computes for milliseconds, and one that hangs never waits. As FIFO it
-            // would hold up the threaded interrupts of its core (50 by default), and the kernel's
+            // None: a CPU engine computes for milliseconds, and one that hangs never waits. Under SCHED_FIFO
+            // it would hold up the threaded interrupts of its core (priority 50 by default), and the kernel's
             // throttling of real-time threads would then hit the tick as well.
             Role::Field => return 0,
         };
@@ -90,11 +92,11 @@ pub enum Policy {
 pub enum Request {
     /// SCHED_FIFO at this priority.
     Priority(u8),
-    /// To run on this core only, or (field) on every core but this.
+    /// To run on this core only, or (field and slow threads) on every core but this one.
     Core(usize),
     /// For a thread of the field: to run on this core only.
     FieldCore(usize),
-    /// All memory locked, present and future.
+    /// All memory, present and future, locked.
     Memory,
     /// Timer slack of 1 ns.
     TimerSlack,
@@ -115,7 +117,7 @@ pub type Refusals = heapless::Vec<Refusal, 5>;
 /// What the calling thread has, read back from the kernel, and what it was refused.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Granted {
-    /// Which thread.
+    /// The thread's role.
     pub role: Role,
     /// Scheduling policy.
     pub policy: Policy,
@@ -146,9 +148,9 @@ pub fn become_real_time(plan: &RtPlan, role: Role) -> Granted {
     become_real_time_on(plan, role, None)
 }
 
-/// Like [`become_real_time`], for a thread of the field with its own `core`, which only [`Role::Field`] may
-/// have. If that core is refused, the thread keeps off the tick's core, as it would without a core of its
-/// own.
+/// Like [`become_real_time`], for a thread of the field with its own `core`, which is ignored for every role
+/// but [`Role::Field`]. If that core is refused, the thread keeps off the tick's core, as it would without a
+/// core of its own.
 pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Granted {
     let core = core.filter(|_| role == Role::Field);
     let mut asked = Refusals::new();
@@ -163,7 +165,7 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
     touch_stack();
     let priority = role.priority(plan.priority);
     if priority > 0 {
-        // Without the priority the thread would lose up to the default slack, 50 us.
+        // If the priority is refused, sleeps could otherwise end late by the default slack, 50 us.
         note(Request::TimerSlack, end_sleeps_on_time());
     }
     let own = core.map(|core| (core, run_only_on(core)));
@@ -188,7 +190,7 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
     granted
 }
 
-/// Pins the calling thread, one of the field's, to `core`.
+/// Pins the calling thread, which belongs to the field, to `core`.
 pub fn stay_on(core: usize) -> Result<(), Refusal> {
     let what = Request::FieldCore(core);
     run_only_on(core).map_err(|errno| Refusal { what, errno: errno.raw_os_error() })?;
@@ -197,8 +199,8 @@ pub fn stay_on(core: usize) -> Result<(), Refusal> {
     if set.count() == 1 && set.is_set(core) { Ok(()) } else { Err(Refusal { what, errno: 0 }) }
 }
 
-/// Makes the kernel wake the calling thread on time, not up to 50 us later, which is Linux's default for
-/// threads that are not real-time.
+/// Makes the kernel wake the calling thread on time, not up to 50 us late, which is Linux's default for
+/// non-real-time threads.
 pub fn wake_on_time() -> Result<(), Refusal> {
     let what = Request::TimerSlack;
     end_sleeps_on_time().map_err(|errno| Refusal { what, errno: errno.raw_os_error() })
@@ -266,8 +268,8 @@ impl Refusal {
         match (self.what, self.errno) {
             (Request::Priority(_), libc::EPERM) => {
                 "allow it with LimitRTPRIO=99 in the service, or '@robot - rtprio 99' in /etc/security/limits.d; \
-                 if the limit is already set, the kernel has CONFIG_RT_GROUP_SCHED, and a group of cgroup v2 cannot \
-                 have a share: 'rt_group_sched=0' on the kernel's command line (Linux 6.16 and later), else \
+                 if the limit is already set, the kernel has CONFIG_RT_GROUP_SCHED, and a cgroup v2 group has no \
+                 real-time share: put 'rt_group_sched=0' on the kernel's command line (Linux 6.16 and later), else \
                  'sysctl kernel.sched_rt_runtime_us=-1', which also lets a runaway thread take a core for good"
             }
             (Request::Priority(_), _) => "choose another rt.priority in the board file, 1 to 99",
@@ -338,7 +340,7 @@ fn lock_memory() -> Result<(), Errno> {
 /// threads have 2 MiB, so this is generous and safe.
 const TOUCHED_STACK: usize = 128 * 1024;
 
-/// Writes the stack below the caller once, so that no page of it faults for the first time during a period.
+/// Writes the stack below the caller once, so that no page of it has its first fault in a control period.
 #[inline(never)]
 pub fn touch_stack() {
     let mut pages = [0u8; TOUCHED_STACK];
@@ -355,7 +357,7 @@ fn run_only_on(cpu: usize) -> Result<(), Errno> {
     rustix::thread::sched_setaffinity(None, &set)
 }
 
-/// Leaves the tick's core to the tick. If the machine has no other core, nothing changes.
+/// Leaves the tick's core to the tick. If the thread may run on no other core, nothing changes.
 fn run_anywhere_but(cpu: usize) -> Result<(), Errno> {
     let mut set = rustix::thread::sched_getaffinity(None)?;
     if cpu >= CpuSet::MAX_CPU || !set.is_set(cpu) || set.count() == 1 {

@@ -1,6 +1,6 @@
 //! Large pages for large allocations. A field with its library and bank takes tens of thousands of 4 KiB
 //! pages, more than a processor's TLB holds; in a virtual machine each miss costs a dozen reads. With 2 MiB
-//! pages it takes a few dozen. They are requested where the kernel offers them, and never required.
+//! pages, a few dozen are enough. Large pages are requested where the kernel offers them, and never required.
 //!
 //! The size of a large page depends on that of the small ones: 2 MiB with 4 KiB, 32 MiB with the 16 KiB of a
 //! Raspberry Pi 5 (`kernel_2712.img`). So it is read from the system.
@@ -17,9 +17,9 @@ const SAYS: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 /// wasted.
 const SMALL_WASTE: usize = 2 << 20;
 
-/// The size of a large page as the kernel `said` it, given that small pages have `page` bytes. If the kernel
-/// does not report it, it is the memory that one lowest-level page table maps: a small page full of entries
-/// of 8 bytes.
+/// The size of a large page, bytes. `said` is the kernel's text, if there is any; `page` is the size of a
+/// small page, bytes. Without a valid text, the size is the memory that one lowest-level page table maps: a
+/// small page full of 8-byte entries.
 fn large(said: Option<&str>, page: usize) -> usize {
     let said = said.and_then(|text| text.trim().parse().ok());
     let is_sound = |size: &usize| size.is_power_of_two() && *size > page;
@@ -32,21 +32,21 @@ pub fn large_page() -> usize {
     *LARGE.get_or_init(|| large(std::fs::read_to_string(SAYS).ok().as_deref(), page_size()))
 }
 
-/// The large pages to request for memory of `size` bytes at `start`; `None`: not worth it, because most of
-/// them would hold other memory, or be allocated for nothing.
+/// The address range of the large pages to request for memory of `size` bytes at `start`; `None`: not worth
+/// it, because most of the range would be other memory, or be allocated for nothing.
 fn wanted(start: usize, size: usize, large: usize) -> Option<Range<usize>> {
     let least = if large <= SMALL_WASTE { large / 16 } else { large / 2 };
     (size >= least).then(|| start / large * large..(start + size).next_multiple_of(large))
 }
 
-/// Requests large pages now under `memory`, and under its neighbours on the same pages. Every byte must have
+/// Requests large pages now for `memory`, and so for its neighbours on the same pages. Every byte must have
 /// been written before. Takes milliseconds per megabyte; not for use in a control period.
 /// `/proc/self/smaps_rollup` shows whether the kernel did it.
 pub fn want_large<T>(memory: &[T]) {
     let large = large_page();
     let Some(pages) = wanted(memory.as_ptr().addr(), size_of_val(memory), large) else { return };
     for at in pages.step_by(large) {
-        // Not MADV_HUGEPAGE: with it a kernel thread moves pages later, while a thread waits for them.
+        // Not MADV_HUGEPAGE: a kernel thread would then move the pages later, while a thread of ours waits.
         let at = memory.as_ptr().with_addr(at).cast_mut().cast();
         // SAFETY: this changes how memory is mapped and not what it holds, whatever owns it; where nothing is
         // mapped the call fails. A failure leaves small pages, which work as well.
@@ -84,8 +84,8 @@ mod tests {
         }
     }
 
-    /// The kernel shrinks a request to whole large pages: with steps of 2 MiB on a machine with large pages
-    /// of 32 MiB, every request was empty.
+    /// The kernel shrinks a request to the whole large pages in it: on a machine with large pages of 32 MiB,
+    /// nothing would be left of a request for 2 MiB.
     #[test]
     fn requests_are_whole_pages_of_this_machine() {
         for large in [2 * MIB, 32 * MIB] {

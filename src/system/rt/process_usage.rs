@@ -31,7 +31,7 @@ impl ProcessUsage {
             resident_kib: field(&status, "VmRSS:"),
             locked_kib: field(&status, "VmLck:"),
             threads: field(&status, "Threads:"),
-            // Reading the folder opens it.
+            // Reading the folder opens a descriptor too.
             open_files: files.ok().map(|files| files.saturating_sub(1) as u64),
         }
     }

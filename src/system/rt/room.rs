@@ -32,13 +32,13 @@ impl fmt::Display for NoRoom {
     }
 }
 
-/// Bytes that this process may take; `None` if the system does not report it.
+/// Bytes that this process may still take; `None` if the system does not report it.
 pub fn left() -> Option<u64> {
     left_under(Path::new(ROOT)).into_iter().chain(addresses()).min()
 }
 
-/// Address space that the process may still use if it is limited (`ulimit -v`): beyond it every request is
-/// refused at once, and that ends the program.
+/// Address space that the process may still use if it is limited (`ulimit -v`): beyond the limit every
+/// request is refused at once, and a refused allocation ends the program.
 fn addresses() -> Option<u64> {
     let limit = getrlimit(Resource::As).current?;
     let used_kib = field(&text(Path::new("/proc/self/status"))?, "VmSize:")?;
@@ -62,14 +62,14 @@ fn left_under(root: &Path) -> Option<u64> {
 /// Bytes left in the tightest of this process's control groups.
 fn group(root: &Path) -> Option<u64> {
     let groups = text(&root.join("proc/self/cgroup"))?;
-    // Version 2 has one line, `0::/PATH`.
+    // Cgroup v2 has one line, `0::/PATH`.
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let top = root.join("sys/fs/cgroup");
     let folders = top.join(path);
     folders.ancestors().take_while(|folder| folder.starts_with(&top)).filter_map(left_in).min()
 }
 
-/// Bytes left in one group: its limit minus its usage; file caches count as free.
+/// Bytes left in one group: its limit minus its usage; inactive file caches count as free.
 fn left_in(folder: &Path) -> Option<u64> {
     let number = |file: &str| -> Option<u64> { text(&folder.join(file))?.trim().parse().ok() };
     let (limit, held) = (number("memory.max")?, number("memory.current")?);

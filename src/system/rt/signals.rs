@@ -1,5 +1,5 @@
 //! Signals that this process ignores. A stopped process cannot stop its motors, so the signals with which a
-//! terminal stops a process are ignored. The signals that end a program are set up where it ends.
+//! terminal stops a process are ignored. The command line handles the signals that end the program.
 
 #![allow(unsafe_code)] // libc's signal: signal-hook cannot ignore
 
@@ -12,11 +12,11 @@ use std::io;
 /// 6.12).
 const STOPPING: [libc::c_int; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
-/// From now on no terminal can stop this process. SIGSTOP cannot be ignored: that is what the guard is for.
+/// From now on no terminal can stop this process. SIGSTOP cannot be ignored; the guard covers that case.
 ///
 /// # Errors
 ///
-/// The system's error; for these signals there is none.
+/// The system's error, which does not occur for these signals.
 pub fn refuse_to_be_stopped() -> io::Result<()> {
     for signal in STOPPING {
         // SAFETY: SIG_IGN runs no code of ours; the call changes the disposition of one signal and nothing

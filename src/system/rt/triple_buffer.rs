@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn two_threads_never_see_a_torn_or_older_value() {
-        // Both halves of a value are written from one counter: a torn read would differ.
+        // All elements of a value are the same number: in a torn read, some would differ.
         let rounds = if cfg!(miri) { 300 } else { 200_000u64 };
         let (mut writer, mut reader) = triple_buffer([0u64; 16]);
         std::thread::scope(|scope| {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Owner and group may connect.
 const SOCKET_MODE: u32 = 0o660;
-/// No process has to read it; the group may see which process holds it.
+/// No process reads the file; the group may open it to see which process holds the lock.
 const LOCK_MODE: u32 = 0o660;
 
 /// A socket path that this process owns until the value is dropped.
@@ -47,9 +47,9 @@ impl SocketLock {
         }
     }
 
-    /// Listens here, without blocking, for the owner and the group. Replaces a socket that a dead process
-    /// left behind. Does not replace one on which a process listens without holding the lock, nor anything
-    /// that is not a socket.
+    /// Listens at the path, without blocking; the owner and the group may connect. Replaces a socket that a
+    /// dead process left behind. Does not replace one on which a process listens without holding the lock,
+    /// nor anything that is not a socket.
     pub fn listen(&mut self, kind: SocketType, backlog: i32) -> io::Result<OwnedFd> {
         let address = SocketAddrUnix::new(&self.path)?;
         if is_socket(&self.path) && is_left_behind(&address, kind)? {
@@ -58,7 +58,7 @@ impl SocketLock {
         let socket = open(kind)?;
         bind(&socket, &address)?;
         self.bound = true;
-        // Set before it listens: until then connections are refused.
+        // Set before the socket listens: until then connections are refused.
         chmod(&self.path, Mode::from_raw_mode(SOCKET_MODE))?;
         listen(&socket, backlog)?;
         Ok(socket)

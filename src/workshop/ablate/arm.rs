@@ -14,7 +14,7 @@ pub enum Arm {
     Whole,
     /// The starting table alone.
     Table,
-    /// Requests at random: the simplest controller to compare with.
+    /// Random requests: the simplest controller to compare with.
     Random,
     /// The table corrected by a linear map of the sensors without memory, taught like the field.
     Map,
@@ -120,8 +120,8 @@ impl Arm {
         !matches!(self, Arm::Table | Arm::Random | Arm::Map)
     }
 
-    /// Memory that the arm's driver takes on its `board`, in bytes, computed from sizes: the field's for a
-    /// full library and bank, the weights of a linear map.
+    /// Memory that the arm's driver takes on its `board`, in bytes, computed from sizes: that of the field
+    /// with a full library and bank, or that of the linear map's weights.
     pub fn memory_bytes(self, board: &Board) -> u64 {
         let shape = &board.field.shape;
         match self {
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(
             counts.iter().sum::<usize>(),
             content,
-            "{counts:?}: the three groups are all content features"
+            "{counts:?}: the three groups together are all content features"
         );
     }
 

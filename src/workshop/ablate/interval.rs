@@ -1,12 +1,12 @@
 //! How certain a mean over rooms and field seeds is: 95 % intervals by the bootstrap, percentile method
-//! (Efron 1979). Rooms and field seeds are resampled independently of each other, because the runs of one
-//! room are not independent trials of a field, nor are the runs of one field independent trials of a room
-//! (Owen, "The pigeonhole bootstrap", Annals of Applied Statistics 1, 2007).
+//! (Efron 1979). Rooms and field seeds are resampled separately, because runs in the same room are not
+//! independent of each other, and neither are runs with the same field seed (Owen, "The pigeonhole
+//! bootstrap", Annals of Applied Statistics 1, 2007).
 
 use crate::base::seed::{Stream, uniform};
 use serde::Serialize;
 
-/// Number of resamplings: the ends of a 95 % interval are then the 50th from either end.
+/// Number of resamplings: the ends of a 95 % interval are then the 51st lowest mean and the 50th highest.
 const TIMES: usize = 2_000;
 /// Share of the resamplings beyond each end.
 const TAIL: f64 = 0.025;
@@ -50,8 +50,8 @@ pub fn mean(runs: &[Vec<f64>]) -> Option<f64> {
     mean_of(runs, &every(runs.len()), &every(runs.first()?.len()))
 }
 
-/// `count` indices below `count`, drawn with replacement; `after` is the number of draws already used in this
-/// resampling.
+/// `count` indices below `count`, drawn with replacement. `time` is the number of the resampling, `after` the
+/// number of draws already used in it.
 fn drawn(time: usize, after: usize, count: usize) -> Vec<usize> {
     /// More draws than one resampling needs for 64 field seeds and 10,000 rooms.
     const APART: usize = 1 << 20;
@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn the_interval_covers_the_true_mean_about_as_often_as_stated() {
-        // Fields and rooms have effects, and so has each pair; the true mean is 0.
+        // Each field, each room and each pair of them has a random effect; the true mean is 0.
         let covers = |seed| {
             let interval = Interval::of(&simulated(seed, 8, 20)).unwrap();
             interval.low <= 0.0 && interval.high >= 0.0

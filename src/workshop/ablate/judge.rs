@@ -54,7 +54,7 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// Mean time of the driver's cycle, microseconds; `None`: it ran none.
+    /// Mean time of the driver's cycle, microseconds; `None`: no cycle ran.
     pub fn cycle_us(&self) -> Option<f64> {
         let [total, cycles] = [&self.total, &self.cycles].map(|sum| sum.load(Ordering::Relaxed) as f64);
         (cycles > 0.0).then(|| total / cycles / 1e3)

@@ -1,5 +1,5 @@
 //! The worlds of the BARN course (Perille, Truong, Xiao, Stone: "Benchmarking Metric Ground Navigation", SSRR
-//! 2020): discs of one size, a start, a goal behind them.
+//! 2020): discs of one size, a start, and a goal beyond the discs.
 //!
 //! A folder has `discs.csv` (`world,x_m,y_m`) and `worlds.csv` (`world,discs,shortest_path_m`).
 
@@ -11,13 +11,16 @@ use std::path::{Path, PathBuf};
 
 /// Radius of every disc, metres.
 const DISC_RADIUS_M: f64 = 0.075;
-/// Where a robot starts and where it has to go, in the course's coordinates; it starts facing along y.
+/// Where a robot starts, in the course's coordinates, metres.
 const START: [f64; 2] = [-2.25, 3.0];
+/// Where it has to go, in the course's coordinates, metres.
 const GOAL: [f64; 2] = [-2.25, 13.0];
+/// The robot starts facing along y.
 const HEADING_DEG: f64 = 90.0;
-/// The room around it, and the course's origin in it: the course lies between x = -4.5 and 0, y = 0 and 10,
-/// and its own walls are made of discs; the room's walls are clear of it.
+/// Size of the simulated room around the course, metres. The course lies between x = -4.5 and 0, y = 0 and
+/// 10, and its own walls are made of discs; the room's walls are clear of it.
 const ROOM: [f64; 2] = [12.0, 20.0];
+/// The course's origin in the room, metres.
 const ORIGIN: [f64; 2] = [8.25, 3.0];
 /// Longest file: the published 300 worlds take 1.3 MB.
 const LONGEST: u64 = 16 << 20;
@@ -35,12 +38,12 @@ pub struct Course {
     pub rules: Rules,
 }
 
-/// When a run ends, unless something is touched.
+/// When a run ends if nothing is touched before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// The goal is reached within this distance, metres.
+    /// The goal counts as reached within this distance, metres.
     pub near_m: f64,
-    /// Its time limit.
+    /// The time limit of the run.
     pub limit: Span,
 }
 
@@ -52,7 +55,7 @@ pub const BARN_RULES: Rules = Rules { near_m: 1.0, limit: Span::from_millis(100_
 pub enum CourseError {
     /// A file cannot be read.
     Unreadable {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The system's error.
         error: std::io::Error,
@@ -61,7 +64,7 @@ pub enum CourseError {
     Line {
         /// The file.
         file: String,
-        /// The line, from 1.
+        /// The number of the line, from 1.
         line: u64,
         /// What is wrong, and what is expected.
         why: String,
@@ -146,7 +149,7 @@ fn wrong(file: &str, line: u64, why: String) -> CourseError {
     CourseError::Line { file: file.to_string(), line, why }
 }
 
-/// The rows of a file with these columns, each with its line and with values in these ranges.
+/// The rows of a file, each with its line number. The columns must be these, the values in these ranges.
 fn rows(
     [file, text]: [&str; 2],
     columns: [&str; 3],

@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The distance after which a run's clock starts: the benchmark's rule.
+/// Distance from the start at which a run's clock starts, metres: the benchmark's rule.
 const STARTED_M: f64 = 0.1;
 /// Distance between two points of the recorded path.
 const PATH_STEP_M: f64 = 0.05;
@@ -29,7 +29,7 @@ pub enum Outcome {
     Reached,
     /// It touched something, or fell.
     Contact,
-    /// Its time was over.
+    /// The time limit was reached.
     Timeout,
 }
 
@@ -40,13 +40,14 @@ pub struct Run {
     pub world: u32,
     /// How it ended.
     pub outcome: Outcome,
-    /// Seconds from when it had driven 0.1 m until the end.
+    /// Seconds from when the robot was first 0.1 m from its start until the end; if it never was, from the
+    /// first slot.
     pub seconds: f64,
     /// Length of the shortest path, metres.
     pub shortest_m: f64,
     /// Distance driven, metres.
     pub driven_m: f64,
-    /// How often it reversed its direction.
+    /// How often the robot changed between driving forwards and backwards.
     pub reversals: u64,
     /// Why the navigator had given up or was standing still at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -142,7 +143,7 @@ pub fn drive(board: &Board, course: &Course, pilot: Pilot) -> Result<Run, BuildE
     })
 }
 
-/// The cycle of a field that is not computed and requests nothing.
+/// A field cycle that computes nothing and requests no motion.
 fn silence() -> Cycle<dyn Inspect> {
     let still = [0.0; MAX_MOTORS];
     Box::new(move |_, FieldInput { cycle, .. }| {

@@ -1,43 +1,45 @@
 //! Dynamic window (Fox, Burgard, Thrun: "The dynamic window approach to collision avoidance", IEEE Robotics
-//! and Automation Magazine 4, 1997): of the speeds that the motors can reach in time and from which it can
-//! still stop before an obstacle, it takes the one with the best sum of heading, clearance and speed. It
-//! never drives backwards, so a car that has no room ahead stops.
+//! and Automation Magazine 4, 1997): considers the pairs of forward speed and turn rate that the motors can
+//! reach within `WINDOW_S` and from which the robot can still stop before an obstacle, and takes the one with
+//! the best weighted sum of heading, clearance and speed. It never drives backwards, so a car that has no
+//! room ahead stops.
 
 use super::newest::{Baseline, moving, toward};
 use crate::field::navigate::{Body, Surroundings, Wish};
 use std::f32::consts::PI;
 
-/// Weights of heading, clearance and speed (the paper's alpha, beta, gamma). Tuned on every
-/// fifth world of the course, from the third on, for both bodies.
+/// Weights of heading, clearance and speed (the paper's alpha, beta, gamma). Tuned on every fifth world of
+/// the course, starting with the third, for both bodies (boards `barn` and `barn-car`).
 const HEADING: f32 = 0.1;
 const CLEARANCE: f32 = 0.8;
 const SPEED: f32 = 0.6;
 /// Clearance beyond this brings no further gain, metres.
 const CLEAR_M: f32 = 1.0;
-/// How far ahead in time it follows an arc, seconds, and the number of its points: at full speed they are 7
-/// cm apart, less than the width of a disc of the course.
+/// How far ahead in time an arc is followed, seconds.
 const LOOK_S: f32 = 2.0;
+/// Number of points that are checked on an arc. At full speed they are 7 cm apart, less than the diameter of
+/// a disc of the course.
 const POINTS: usize = 15;
-/// Time in which the motors must reach a speed, seconds, and the acceleration that they can reach: the ramp
-/// of the board.
+/// Time in which the motors must reach a speed, seconds.
 const WINDOW_S: f32 = 0.25;
+/// Accelerations that are assumed, m/s^2 and rad/s^2; the boards' drive motors allow up to 4 m/s^2.
 const ACCELERATION: f32 = 2.0;
 const TURN_ACCELERATION: f32 = 20.0;
 /// Fastest turn that it considers, radians per second.
 const FASTEST_TURN: f32 = 3.0;
-/// Number of candidates for each speed.
+/// Numbers of candidate forward speeds and turn rates.
 const SPEEDS: usize = 8;
 const TURNS: usize = 21;
 /// Free space around the body, metres.
 const MARGIN_M: f32 = 0.02;
-/// How fast it brakes, m/s^2: half of what the ramp allows.
+/// Assumed deceleration, m/s^2: half of [`ACCELERATION`].
 const BRAKE: f32 = 1.0;
 
 /// The driver.
 #[derive(Clone, Debug)]
 pub struct DynamicWindow {
     body: Body,
-    /// Its last choice: metres per second, radians per second.
+    /// The last choice: metres per second, radians per second.
     last: [f32; 2],
 }
 
@@ -47,14 +49,15 @@ impl DynamicWindow {
         DynamicWindow { body, last: [0.0; 2] }
     }
 
-    /// Metres that it can go at these speeds before it touches one of `points`, at most [`CLEAR_M`].
+    /// How far the robot can travel at these speeds before it touches one of `points`, metres; at most
+    /// [`CLEAR_M`], also if it touches none within [`LOOK_S`].
     fn clearance(&self, [forward, turn]: [f32; 2], points: &[[f32; 2]]) -> f32 {
         let near = self.body.radius() + MARGIN_M;
         let gap = |[x, y]: [f32; 2], point: &[f32; 2]| libm::hypotf(point[0] - x, point[1] - y);
         for step in 1..=POINTS {
             let seconds = LOOK_S * step as f32 / POINTS as f32;
             let at = place([forward, turn], seconds);
-            // A point that it is already close to does not block it as long as the arc leads away.
+            // A point that is already too close does not block an arc that leads away from it.
             let hits = |point: &[f32; 2]| gap(at, point) < near.min(gap([0.0; 2], point));
             if points.iter().any(hits) {
                 return (forward * LOOK_S * (step - 1) as f32 / POINTS as f32).min(CLEAR_M);
@@ -123,7 +126,7 @@ impl Baseline for DynamicWindow {
                 best = Some((score, speeds));
             }
         }
-        // Nothing is admissible: it stops and turns.
+        // Nothing is admissible: the robot stops and, if it can, turns on the spot towards the goal.
         self.last = best.map_or([0.0, 1.5_f32.copysign(to_goal)], |(_, speeds)| speeds);
         moving(self.last[0], self.last[1], &self.body)
     }
@@ -145,7 +148,7 @@ mod tests {
         let window = DynamicWindow::new(BODY);
         let clear = window.clearance([0.5, 0.0], &[[0.6, 0.0]]);
         assert!((0.3..0.45).contains(&clear), "{clear}");
-        assert_eq!(window.clearance([0.5, 0.0], &[[0.6, 0.3]]), CLEAR_M, "it passes beside it");
-        assert_eq!(window.clearance([0.5, 0.0], &[[-0.1, 0.0]]), CLEAR_M, "it leads away from it");
+        assert_eq!(window.clearance([0.5, 0.0], &[[0.6, 0.3]]), CLEAR_M, "it passes beside the point");
+        assert_eq!(window.clearance([0.5, 0.0], &[[-0.1, 0.0]]), CLEAR_M, "it drives away from the point");
     }
 }

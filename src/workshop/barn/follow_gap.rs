@@ -1,24 +1,27 @@
 //! Follow the gap (Sezer, Gokasan: "A novel obstacle avoidance algorithm: Follow the Gap Method", Robotics
-//! and Autonomous Systems 60, 2012): it steers between the middle of the largest gap between obstacles and
-//! the goal; the nearer the nearest obstacle is, the more weight the gap gets.
+//! and Autonomous Systems 60, 2012): the heading is the weighted mean of the direction of the goal and that
+//! of the middle of the largest gap between obstacles. The nearer the nearest obstacle, the more weight the
+//! gap gets.
 
 use super::newest::{Baseline, toward};
 use crate::field::navigate::{Body, Surroundings, Wish};
 use std::f32::consts::{FRAC_PI_2, PI};
 
-/// Headings that it considers: every 3 degrees, nearly to a quarter turn on either side. The ends of a gap
-/// must be less than half a turn apart, or their middle would be behind the robot.
+/// Headings that are considered: every 3 degrees, up to 84 degrees to either side. The ends of a gap must be
+/// less than half a turn apart, or their middle could be behind the robot.
 const STEP: f32 = PI / 60.0;
 const HEADINGS: usize = 57;
 const OUTERMOST: f32 = STEP * (HEADINGS / 2) as f32;
-/// Obstacles farther away than this play no role, metres: the distance driven in two seconds.
+/// Obstacles farther away than this are ignored, metres: the distance driven in two seconds at full speed.
 const HORIZON_M: f32 = 1.0;
-/// Free space beside the body, metres; and the weight of the gap against the goal, metres (the paper's alpha,
-/// with distances in metres). Tuned on every fifth world of the course, from the third on, for both bodies.
+/// Free space beside the body, metres. This and [`ALPHA_M`] were tuned on every fifth world of the course,
+/// starting with the third, for both bodies (boards `barn` and `barn-car`).
 const MARGIN_M: f32 = 0.05;
+/// Weight of the gap relative to the goal, metres: the paper's alpha, with distances in metres.
 const ALPHA_M: f32 = 0.2;
-/// Beyond this angle it turns on the spot, with this share of full speed.
+/// Beyond this angle to the wanted direction, radians, the robot turns on the spot.
 const SHARP: f32 = 1.0;
+/// Speed of a turn on the spot, as a share of full speed.
 const TURN_SPEED: f32 = 0.3;
 /// Distance of the point that it steers to, metres.
 const AIM_M: f32 = 0.4;
@@ -29,7 +32,7 @@ pub struct FollowGap {
     body: Body,
 }
 
-/// An obstacle as seen from the robot's middle.
+/// An obstacle, as seen from the robot's reference point.
 #[derive(Clone, Copy)]
 struct Obstacle {
     bearing: f32,
@@ -38,7 +41,7 @@ struct Obstacle {
     half: f32,
 }
 
-/// Free headings between two obstacles, or an end of the view.
+/// A run of free headings, bounded by obstacles or by the ends of the view.
 #[derive(Clone, Copy)]
 struct Gap {
     /// Indices of its first and its last heading.
@@ -65,8 +68,8 @@ impl FollowGap {
             .collect()
     }
 
-    /// The direction of the midpoint between the obstacles at the two ends of `gap`: compared with the middle
-    /// of the angle, it leans away from the nearer obstacle.
+    /// The direction of the midpoint between the obstacles at the two ends of `gap`. Compared with the
+    /// bisector of the gap's angle, it leans away from the nearer obstacle.
     fn middle(gap: Gap, obstacles: &[Obstacle]) -> f32 {
         let end = |heading: f32| {
             let beside = |one: &&Obstacle| (one.bearing - heading).abs() < one.half + 1.5 * STEP;
@@ -82,7 +85,7 @@ fn heading(index: usize) -> f32 {
     index as f32 * STEP - OUTERMOST
 }
 
-/// The largest run of free headings; among equal ones the nearest to `wanted`.
+/// The largest run of free headings; of equally large ones, the one nearest to `wanted`.
 fn largest(free: &[bool], wanted: f32) -> Option<Gap> {
     let mut best: Option<Gap> = None;
     let mut first = None;
@@ -123,7 +126,7 @@ impl Baseline for FollowGap {
             return Wish::STOP;
         }
         if to_goal.abs() > FRAC_PI_2 {
-            return steer(to_goal, 0.0); // the goal is out of view: it turns to it
+            return steer(to_goal, 0.0); // the goal is out of view: turn towards it
         }
         let obstacles = self.obstacles(around);
         let is_free = |index: usize| {
@@ -135,7 +138,7 @@ impl Baseline for FollowGap {
         let ahead = obstacles.iter().filter(|one| one.bearing.abs() < 0.6).map(|one| one.distance);
         let clear_m = ahead.fold(HORIZON_M, f32::min) - self.body.radius();
         let Some(gap) = largest(&free, to_goal) else {
-            return steer(FRAC_PI_2.copysign(to_goal), 0.0); // nothing is free: it looks elsewhere
+            return steer(FRAC_PI_2.copysign(to_goal), 0.0); // no heading is free: turn on the spot
         };
         let to_gap = FollowGap::middle(gap, &obstacles);
         let nearest =
@@ -153,8 +156,8 @@ mod tests {
     use crate::decision::motion::OdometryPose;
     use crate::field::navigate::Beam;
 
-    /// The motion chosen for a ring of 24 beams that see nothing except at these bearings in degrees, this
-    /// far away.
+    /// The motion chosen with a ring of 24 beams. `seen` lists the beams that see something: bearing in
+    /// degrees, distance in metres.
     fn wish(seen: &[(i32, f32)]) -> Wish {
         let beams: Vec<Beam> = (-11..=12)
             .map(|nth: i32| {

@@ -1,14 +1,15 @@
 //! Force-lets (Bicho, Mallet, Schoener: "Target representation on an autonomous vehicle with low-level
 //! sensors", International Journal of Robotics Research 19, 2000): the heading follows a differential
-//! equation in which the goal attracts and each ranger repels from its own direction.
+//! equation in which the goal attracts it and each ranger repels it from the obstacle that the ranger sees.
 
 use super::newest::{Baseline, moving, toward};
 use crate::field::navigate::{Body, Surroundings, Wish};
 
-/// Strength of the goal, 1/s.
+/// Strength of the goal's attraction, 1/s.
 const GOAL_RATE: f32 = 2.0;
-/// Strength of a ranger that touches something, 1/s, and the distance over which it falls to 1/e, metres.
-/// Tuned on every fifth world of the course, from the third on, for both bodies.
+/// Strength of the repulsion from an obstacle that touches the body, 1/s, and the distance over which the
+/// repulsion falls to 1/e, metres. Tuned on every fifth world of the course, starting with the third, for
+/// both bodies (boards `barn` and `barn-car`).
 const REPEL_RATE: f32 = 12.0;
 const REPEL_M: f32 = 0.3;
 /// Free space beside the body, metres.
@@ -16,7 +17,7 @@ const MARGIN_M: f32 = 0.03;
 /// Time to contact that sets the speed, seconds, and the slowest speed, metres per second.
 const AHEAD_S: f32 = 0.9;
 const SLOWEST: f32 = 0.05;
-/// Rangers within this angle of the heading look ahead.
+/// Only obstacles within this angle of the heading, radians, limit the speed.
 const AHEAD: f32 = 0.6;
 
 /// The driver.

@@ -3,7 +3,7 @@
 use crate::field::navigate::navigator::State;
 use crate::field::navigate::{Beam, Body, Driver, Surroundings, Wish};
 
-/// A method that decides from the position of the goal and the present surroundings.
+/// A method that decides from the position of the goal and the current surroundings.
 pub trait Baseline: Send {
     /// The motion that the robot should make now. `goal` is in the frame of the pose, metres.
     fn drive(&mut self, around: &Surroundings, goal: [f64; 2]) -> Wish;
@@ -38,7 +38,8 @@ impl<B: Baseline> Driver for Newest<B> {
     }
 }
 
-/// Drives forwards this fast, metres per second, and turns to the left at this rate, radians per second.
+/// The motion with this forward speed, metres per second, and this turn rate, radians per second, positive to
+/// the left.
 pub fn moving(forward: f32, turn: f32, body: &Body) -> Wish {
     if forward.abs() < 1e-3 {
         let speed = (turn.abs() * body.half_track / body.full_speed).min(1.0);

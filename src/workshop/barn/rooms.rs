@@ -9,17 +9,18 @@ use crate::sim::World;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The robot stops within 0.3 m of the goal by its own dead reckoning, which errs by some centimetres in a
-/// room; its time limit is a minute.
+/// The robot stops where its dead reckoning puts it within 0.3 m of the goal. In a room, dead reckoning errs
+/// by some centimetres, so 0.4 m counts as reached. The time limit is a minute.
 const RULES: Rules = Rules { near_m: 0.4, limit: Span::from_millis(60_000) };
-/// A goal is at least this far from the start along the shortest path, metres: most of the room's width.
+/// A goal is at least this far from the start along the shortest path, metres: half the shorter side of the
+/// room of board `sim`.
 const FARTHER_THAN_M: f64 = 1.5;
-/// Number of draws for a goal; a room in which none of them fits is left out.
+/// Maximum number of draws for a goal; a room in which none of them is suitable is left out.
 const DRAWS: u64 = 1_000;
 /// Grid spacing of the path search, metres.
 const STEP_M: f64 = 0.05;
 
-/// The rooms with seeds from 0 to `count`. A body's middle has to stay `clear_m` metres from everything.
+/// The rooms with the seeds 0..`count`. A body's middle has to stay `clear_m` metres from everything.
 pub fn rooms(plan: &SimPlan, clear_m: f64, count: u32) -> Vec<Course> {
     (0..count).filter_map(|seed| room(plan, clear_m, seed)).collect()
 }
@@ -58,7 +59,7 @@ struct Ways {
 }
 
 impl Ways {
-    /// Length of the path to this place, metres.
+    /// Length of the path to this place, metres; `None`: there is no path.
     fn to(&self, place: [f64; 2]) -> Option<f64> {
         let [column, row] = nearest(place);
         self.lengths.get(row * self.columns + column).copied().filter(|length| length.is_finite())
@@ -69,8 +70,8 @@ fn nearest(place: [f64; 2]) -> [usize; 2] {
     place.map(|metres| (metres / STEP_M).round() as usize)
 }
 
-/// By Dijkstra, from each place to its eight neighbours. Lengths are whole tenths of a millimetre in the
-/// queue, so that they can be ordered.
+/// Dijkstra's algorithm on a grid in which each place has eight neighbours. The queue holds lengths as
+/// integers, in tenths of a millimetre, because floats do not implement `Ord`.
 fn ways(world: &World, clear_m: f64, from: [f64; 2]) -> Ways {
     let [columns, rows] = world.room().map(|metres| (metres / STEP_M) as usize + 1);
     let mut lengths = vec![f64::INFINITY; columns * rows];

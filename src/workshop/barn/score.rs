@@ -20,13 +20,12 @@ pub struct Score {
     pub success: Option<Interval>,
     /// Seconds to the goal, for the runs that reached it.
     pub seconds: Option<Interval>,
-    /// The benchmark's score: time is measured against the time for the shortest path at 2 m/s, so that 0.5
-    /// is the best.
+    /// The benchmark's score: a run's time is compared with the ideal time, the shortest path at 2 m/s. The
+    /// best value is 0.5, because a time below twice the ideal one counts as twice the ideal one.
     pub score: Option<Interval>,
-    /// The same score with the time measured against the time for the shortest path at this robot's full
-    /// speed.
+    /// The same score, with the ideal time at this robot's full speed.
     pub score_own_speed: Option<Interval>,
-    /// Reversals of direction in each run.
+    /// Reversals of direction per run.
     pub reversals: Option<Interval>,
 }
 

@@ -1,13 +1,14 @@
-//! A drawing of one drive: the world, the path, where it touched something.
+//! A drawing of one drive: the world, the path, and the place of a contact.
 
 use super::course::Course;
 use super::drive::{Outcome, Run};
 use crate::system::sanitize::markup;
 use std::fmt::Write;
 
-/// Pixels of a metre.
+/// Pixels per metre.
 const SCALE: f64 = 60.0;
-/// Radius of the circle around the goal in which a run has arrived, metres.
+/// Radius of the circle around the goal, metres: the distance at which the benchmark counts the goal as
+/// reached.
 const NEAR_M: f64 = 1.0;
 
 /// The drawing of `run` through `course`; `title` is its caption.

@@ -1,7 +1,8 @@
 //! The baselines that a field must beat on laps outside its training data: the most common decision, logistic
 //! regression and gradient boosting, on the field's inputs of one cycle and of the last ten.
 //!
-//! The last part of the training data selects the ridge and the number of rounds, as for a read-out.
+//! The ridge and the number of boosting rounds are selected on the last part of the training data: as for a
+//! read-out, the selection does not see the judged lap.
 
 use super::boosting::boost;
 use super::laps::Course;
@@ -12,11 +13,11 @@ use crate::field::readout::decide;
 
 /// Cycles that the longer baselines use.
 pub const WINDOW: usize = 10;
-/// Ridges to try, from the largest.
+/// Ridge penalties to try, the largest first.
 const RIDGES: [f64; 4] = [1e-2, 1e-3, 1e-4, 1e-5];
 /// Maximum rounds of boosting.
 const ROUNDS: usize = 150;
-/// One part in this many of the training data is used for the selection.
+/// The selection uses the last part of the training data: one part in this many.
 const KEPT: usize = 5;
 
 /// A baseline.
@@ -88,8 +89,8 @@ fn judge_lap(course: &Course, inputs: &[f32], width: usize, baseline: Baseline, 
     confusion
 }
 
-/// For each cycle the rows of inputs of its last `cycles` cycles, newest first. Before the start of a log,
-/// its first row is repeated.
+/// For each cycle, the inputs of the last `cycles` cycles up to and including it, newest first. Where these
+/// reach back beyond the start of a log, its first row is repeated.
 fn stacked(course: &Course, inputs: &[f32], width: usize, cycles: usize) -> Vec<f32> {
     let mut rows = Vec::with_capacity(inputs.len() * cycles);
     for cycle in 0..course.right().len() {
@@ -184,8 +185,8 @@ mod tests {
     use crate::workshop::learn::log::Log;
     use std::path::Path;
 
-    /// Two laps in which `a` oscillates; the decision is whether `a` was above 1 m in this row, or `late`
-    /// rows earlier.
+    /// The accuracy of each baseline on two laps in which `a` oscillates. The correct decision depends on
+    /// whether `a` was above 1 m `late` rows earlier (0: in the same row).
     fn judged(late: u64, baselines: &[Baseline], jobs: usize) -> Vec<f64> {
         let board = board(8);
         let a = |row: u64| 1.0 + 0.9 * libm::sin(row as f64 * 0.61) * libm::cos(row as f64 * 0.173);

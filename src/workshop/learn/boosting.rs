@@ -1,14 +1,14 @@
 //! Gradient boosting of shallow trees on histograms (Friedman 2001, algorithm 6; leaves by a Newton step with
 //! a ridge, as in Chen and Guestrin 2016): the baseline for decisions based on thresholds of single values.
 //!
-//! Uses no random numbers and one thread: equal rows give equal trees. Between equal splits it takes the
-//! lower feature.
+//! Uses no random numbers and one thread: equal rows give equal trees. Of equally good splits, it takes the
+//! one with the lower feature index, then the lower bin.
 
-/// Depth of a tree: decisions that depend on up to three values at once.
+/// Depth of a tree: a decision can depend on up to three values at once.
 const DEPTH: usize = 3;
 /// Learning rate: the share of its step that a tree takes.
 const RATE: f64 = 0.15;
-/// Ridge of a leaf, in rows.
+/// Ridge penalty on a leaf's value: added to the sum of its rows' curvatures.
 const RIDGE: f64 = 1.0;
 /// Minimum number of rows in a leaf: a quarter of a second at 20 Hz; fewer would fit noise.
 const LEAST: usize = 5;
@@ -18,7 +18,7 @@ const BINS: usize = 128;
 /// A gain below this is rounding error.
 const GAIN: f64 = 1e-9;
 
-/// Trees whose sums are the scores of the decisions.
+/// The boosted trees: the score of a decision is its start value plus the sum of its trees.
 #[derive(Clone, Debug)]
 pub struct Boosted {
     start: Vec<f64>,
@@ -70,8 +70,8 @@ impl Boosted {
     }
 }
 
-/// Boosts for `rounds` rounds on `features`, with `width` features per row, and the right decision of each
-/// row among `labels`.
+/// Boosts for `rounds` rounds on `features`, with `width` features per row. `right` has the index of each
+/// row's correct decision, below `labels`.
 pub fn boost(features: &[f32], width: usize, right: &[usize], labels: usize, rounds: usize) -> Boosted {
     let count = right.len();
     let codes = Codes::new(features, width, count);
@@ -113,7 +113,7 @@ struct Codes {
     /// Feature by feature, then by row.
     codes: Vec<u8>,
     count: usize,
-    /// For each feature, the limits between its bins; a value in bin b is at most limit b.
+    /// For each feature, its bin edges: a value in bin b is at most edge b. The last bin has no upper edge.
     limits: Vec<Vec<f32>>,
 }
 
@@ -135,7 +135,7 @@ impl Codes {
     }
 }
 
-/// Limits midway between values, such that each bin holds about the same number of rows.
+/// Bin edges midway between values, such that each bin holds about the same number of rows.
 fn edges(column: &[f32]) -> Vec<f32> {
     let mut sorted = column.to_vec();
     sorted.sort_unstable_by(f32::total_cmp);
@@ -143,7 +143,7 @@ fn edges(column: &[f32]) -> Vec<f32> {
     for bin in 1..BINS {
         let at = bin * sorted.len() / BINS;
         let Some(low) = at.checked_sub(1).map(|before| sorted[before]) else { continue };
-        // Take the next larger value: a limit lies between two different values.
+        // Take the next larger value: an edge lies between two different values.
         let Some(high) = sorted[at..].iter().find(|value| **value > low) else { break };
         let edge = low + (high - low) / 2.0;
         if edges.last().is_none_or(|last| *last < edge) {
@@ -249,8 +249,8 @@ mod tests {
 
     #[test]
     fn thresholds_of_two_values_are_found() {
-        // The decision is the corner of a square: a linear map of the values cannot separate three of the
-        // four.
+        // Opposite corners of the square have the same decision 0. The region of 0 is therefore not convex,
+        // so no linear map of the values reproduces it.
         let rule = |row: &[f32]| match (row[0] > 0.4, row[3] > 0.6) {
             (false, false) | (true, true) => 0,
             (true, false) => 1,
@@ -278,7 +278,8 @@ mod tests {
 
     #[test]
     fn a_leaf_value_is_the_newton_step_of_its_rows() {
-        // The feature is constant, so the tree is one leaf. Of 4 rows 3 are "1"; the start is 4/4 and 2/4.
+        // The feature is constant, so the tree is one leaf. Three of the 4 rows are "1"; the start values are
+        // the logarithms of 2/4 for "0" and of 4/4 for "1".
         let boosted = boost(&[1.0; 4], 1, &[1, 1, 1, 0], 2, 1);
         let share = 4.0 / 6.0;
         let slope: f64 = 4.0 * share - 3.0;

@@ -1,7 +1,7 @@
 //! Judges each lap with a read-out fitted to the other laps, including those of other logs.
 //!
-//! A block in a cross-validation lies between two blocks of the same lap; a separate lap predicts better how
-//! well the next lap will go.
+//! A block of a cross-validation lies between training data of the same lap. The accuracy on a separate lap
+//! is a better estimate of how well the next lap will go.
 
 use super::LearnError;
 use super::observe::{Observed, inputs, observe};
@@ -20,7 +20,7 @@ pub struct Course {
     logs: Vec<Range<usize>>,
     /// Cycles of each lap.
     laps: Vec<Range<usize>>,
-    /// Index of the right decision, by cycle.
+    /// Index of the correct decision, by cycle.
     right: Vec<usize>,
     labels: Vec<String>,
     /// Number of cycles that separate judged cycles from training data.
@@ -57,7 +57,7 @@ impl Course {
     pub fn lap(&self, lap: usize) -> Range<usize> {
         self.laps[lap].clone()
     }
-    /// Index of the right decision, by cycle.
+    /// Index of the correct decision, by cycle.
     pub fn right(&self) -> &[usize] {
         &self.right
     }
@@ -75,7 +75,8 @@ impl Course {
         self.logs.iter().find(|log| log.contains(&cycle)).map_or(0, |log| log.start)
     }
 
-    /// The training cycles for judging `lap`: all others, except those of its log just before and after it.
+    /// The training cycles for judging `lap`: all cycles outside it, except the gap before it and the gap
+    /// after it in its own log.
     pub fn others(&self, lap: usize) -> Vec<usize> {
         let own = &self.laps[lap];
         let log = self.logs.iter().find(|log| log.contains(&own.start)).unwrap_or(own);
@@ -83,14 +84,14 @@ impl Course {
         (0..self.right.len()).filter(|cycle| !hidden.contains(cycle)).collect()
     }
 
-    /// Rows of `features`, `width` each, and the right decisions of the given cycles.
+    /// The rows of `features` (`width` values each) and the correct decisions of the given cycles.
     pub fn of(&self, features: &[f32], width: usize, cycles: &[usize]) -> (Vec<f32>, Vec<usize>) {
         let rows = cycles.iter().flat_map(|cycle| &features[cycle * width..][..width]);
         (rows.copied().collect(), cycles.iter().map(|cycle| self.right[*cycle]).collect())
     }
 }
 
-/// Features of all cycles of `logs`, each log from rest, on up to `jobs` threads with one engine each.
+/// Features of all cycles of `logs`. Each log runs from rest in its own engine, on up to `jobs` threads.
 pub fn observe_all(board: &Board, logs: &[Log], jobs: usize) -> Result<Vec<f32>, LearnError> {
     let seen =
         parallel::map(jobs, logs, |log| observe(board, engine::build(&board.field).as_mut(), log, |_| ()));
@@ -122,8 +123,8 @@ pub fn judge(course: &Course, features: &[f32], jobs: usize) -> Result<Vec<Confu
     judged.into_iter().collect()
 }
 
-/// The board's field without recurrence and diffusion: only the expansion of each input remains, and the slow
-/// channels' mean over time.
+/// The board's field without recurrence and diffusion: what remains is the expansion of each input and, in
+/// the slow channels, its mean over time.
 pub fn memoryless(board: &Board) -> Board {
     let mut without = board.clone();
     (without.field.params.gamma, without.field.params.lambda) = (0.0, 0.0);

@@ -54,16 +54,16 @@ pub enum LogFault {
     Io(io::Error),
     /// The log needs more memory than is available.
     Room(NoRoom),
-    /// A row is longer than any in a robot's log.
+    /// A row is longer than the limit.
     LongRow {
         /// Line at which it begins.
         line: u64,
     },
     /// More rows than allowed.
     ManyRows,
-    /// There is not even a header.
+    /// The file has no header line.
     Empty,
-    /// There is a header but no row.
+    /// There is a header line but no row.
     NoRows,
     /// A column that the board or the command requires is missing.
     NoColumn {
@@ -72,7 +72,7 @@ pub enum LogFault {
         /// The most similar column name.
         nearest: Option<String>,
     },
-    /// Two columns have the same required name.
+    /// Two columns have the name of a required column.
     TwoColumns {
         /// The name.
         heading: String,
@@ -293,7 +293,8 @@ impl Log {
     pub fn defects(&self) -> usize {
         self.defects
     }
-    /// The log if every cell is valid, otherwise the first bad cell: learning must know what it learned from.
+    /// Returns the log if every cell is valid, otherwise the first invalid cell: a read-out must not be
+    /// fitted to invalid readings.
     pub fn sound(self) -> Result<Log, LogError> {
         match self.defect {
             Some(fault) => Err(LogError { path: self.path, fault }),
@@ -305,7 +306,8 @@ impl Log {
 fn read_whole(path: &Path) -> Result<Vec<u8>, LogFault> {
     let file = BoundedFile::open(path, MAX_BYTES).map_err(LogFault::Io)?;
     let (length, rows) = (file.length(), MOST_ROWS as u64);
-    // Memory for the text, one value for each cell of at least two bytes, and the data kept per row.
+    // Memory for the text, 4 bytes for each cell (a cell takes at least 2 bytes of text), and 16 bytes per
+    // row.
     room::demand(3 * length + 16 * rows.min(length / 2)).map_err(LogFault::Room)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(LogFault::Io)?;

@@ -1,10 +1,11 @@
 //! Multinomial logistic regression with a ridge (Hastie, Tibshirani, Friedman, *The Elements of Statistical
 //! Learning*, 4.4): the linear map whose scores make the right decisions most probable.
 //!
-//! Minimised by L-BFGS (Nocedal and Wright, *Numerical Optimization*, algorithm 7.4). The initial curvature
-//! is that of all-zero scores, from the Cholesky factor of the features' correlations: the field's features
-//! are so similar that a plain gradient would converge very slowly. Uses no random numbers and a single
-//! thread, so equal rows give bit-identical results.
+//! Minimised by L-BFGS (Nocedal and Wright, *Numerical Optimization*, algorithm 7.4). The initial Hessian is
+//! a quarter of the features' correlations, plus the ridge: with two labels, each label's own block at
+//! all-zero scores. It is applied through its Cholesky factor. The field's features are so similar that a
+//! plain gradient would converge very slowly. Uses no random numbers and a single thread, so equal rows give
+//! bit-identical results.
 
 use super::moments::{Rows, add_products};
 use super::solve::{FLOOR, Linear, cholesky};
@@ -13,16 +14,17 @@ use std::collections::VecDeque;
 
 /// Steps in the L-BFGS history.
 const REMEMBERED: usize = 12;
-/// Most steps.
+/// Maximum number of steps.
 const STEPS: usize = 400;
-/// Converged when a step reduces the loss by less than this share.
+/// A step is small if it reduces the loss by less than this share.
 const GAIN: f64 = 1e-6;
-/// Number of such steps in a row until convergence: a single one may just have been cut short.
+/// Converged after this many small steps in a row: a single one may only have been cut short by the line
+/// search.
 const LITTLE: usize = 3;
-/// Maximum halvings of a step; at 1e-9 of its length it makes no progress.
+/// Maximum halvings of a step: at 1e-9 of its length, a step makes no progress.
 const HALVINGS: usize = 30;
 
-/// The training rows: features, centred and divided by their deviation, and the right decision of each row.
+/// The training rows: standardised features, and the correct decision (label) for each row.
 pub struct Design<'d> {
     /// One column per row of the log; the last feature is a constant 1.
     x: DMatrix<f64>,
@@ -34,7 +36,8 @@ pub struct Design<'d> {
 }
 
 impl<'d> Design<'d> {
-    /// A design from `features`, `width` per row, and the right decision of each row among `labels`.
+    /// A design from `features`, `width` per row. `right` has the index of each row's correct decision, below
+    /// `labels`.
     pub fn new(features: &[f32], width: usize, right: &'d [usize], labels: usize) -> Design<'d> {
         let nothing = vec![0.0; right.len()];
         let rows = Rows { features, width, wanted: &nothing, outputs: 1 };
@@ -56,8 +59,8 @@ impl<'d> Design<'d> {
         Design { x, right, labels, mean, scale, correlation }
     }
 
-    /// Minimises the mean loss plus half of `ridge` (above 0) times the squared weights, starting from
-    /// `start`, an earlier solution.
+    /// Minimises the mean loss plus half of `ridge` (above 0) times the sum of the squared weights, without
+    /// the constants. `start`: an earlier solution to start from, instead of zero weights.
     pub fn fit(&self, ridge: f64, start: Option<&DMatrix<f64>>) -> DMatrix<f64> {
         let mut factor = &self.correlation * 0.25;
         let width = self.mean.len();
@@ -97,7 +100,8 @@ impl<'d> Design<'d> {
         weights
     }
 
-    /// Halves the step until the loss falls as its slope predicts.
+    /// Backtracking line search: halves the step until the loss falls by at least 1e-4 of what its slope
+    /// predicts.
     fn descend(
         &self,
         from: &DMatrix<f64>,
@@ -118,8 +122,8 @@ impl<'d> Design<'d> {
         None
     }
 
-    /// Mean loss with ridge, and its gradient, for `weights` (one column per label, the last row is the
-    /// constant).
+    /// Mean loss plus the ridge penalty, and its gradient, for `weights` (one column per label, the last row
+    /// is the constant).
     fn loss(&self, weights: &DMatrix<f64>, ridge: f64) -> (f64, DMatrix<f64>) {
         let count = self.right.len() as f64;
         let mut scores = weights.transpose() * &self.x;
@@ -156,7 +160,7 @@ impl<'d> Design<'d> {
     }
 }
 
-/// The descent direction from the history; to be subtracted.
+/// The L-BFGS step from the history (two-loop recursion); to be subtracted from the weights.
 fn direction(
     past: &VecDeque<(DMatrix<f64>, DMatrix<f64>)>,
     gradient: &DMatrix<f64>,

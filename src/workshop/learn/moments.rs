@@ -1,5 +1,5 @@
 //! The sufficient statistics for least squares over a range of rows: counts, sums and products. Ranges can be
-//! added and subtracted, so that a cross-validation reads every row only once.
+//! added and subtracted, so a cross-validation need not sum all rows again for each block.
 //!
 //! Uses f64, sums in a fixed order, and a single thread, so equal rows give bit-identical results.
 
@@ -114,7 +114,8 @@ impl Moments {
     }
 }
 
-/// `sum += factor * x x'` in the lower triangle, and a little above it, which must not be read.
+/// `sum += factor * x x'` in the lower triangle. Some elements above the diagonal change too: they must not
+/// be read.
 pub fn add_products(mut sum: DMatrixViewMut<'_, f64>, factor: f64, x: &DMatrix<f64>) {
     let width = x.nrows();
     let transposed = x.transpose();

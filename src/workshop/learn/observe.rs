@@ -21,7 +21,7 @@ pub struct Observed {
     pub rows: Vec<usize>,
 }
 
-/// Runs `log` through `engine`, which was built for `board`; `watch` receives every row.
+/// Runs `log` through `engine`, which was built for `board`. `watch` receives the number of each row.
 pub fn observe(
     board: &Board,
     engine: &mut dyn Inspect,

@@ -3,9 +3,9 @@
 use super::moments::{Moments, add_products};
 use nalgebra::{DMatrix, DVector};
 
-/// Its square is added to every feature's variance before dividing by the deviation. A feature that moves
-/// less than this, a hundredth of the field's range, is the far tail of a bump or f32 rounding; scaled to
-/// full size it would count like a signal.
+/// The square of this is added to every feature's variance before the feature is divided by its standard
+/// deviation. A feature that varies by less than this, a hundredth of the field's range, is only the far tail
+/// of a bump or f32 rounding; scaled to unit variance, it would count like a signal.
 pub const FLOOR: f64 = 1e-2;
 
 /// A linear map of features: y = weights x + constant.
@@ -29,14 +29,14 @@ impl Linear {
     }
 }
 
-/// Features and target values of a range of rows, centred and standardised.
+/// The correlations of a range of rows: features are standardised, target values centred.
 pub struct Standardised {
     mean: DVector<f64>,
     scale: DVector<f64>,
     wanted_mean: DVector<f64>,
     /// Correlations among the features, lower triangle.
     correlation: DMatrix<f64>,
-    /// Correlations of features with target values.
+    /// Covariances of the standardised features with the target values.
     towards: DMatrix<f64>,
 }
 

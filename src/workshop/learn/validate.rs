@@ -14,8 +14,9 @@ pub const BLOCKS: usize = 5;
 /// The fit leaves out rows closer than this to the judged block, in seconds: the half-life of the slow
 /// channels, after which a row has mostly forgotten the block.
 pub const GAP_S: f64 = 5.0;
-/// Ridges to try, as shares of one feature's variance. Below the smallest, the weights become so large that
-/// rounding in an f32 field (about 1e-6) shifts the scores about as much as a different decision would.
+/// Ridge penalties to try, as fractions of a feature's variance. Below the smallest, the weights become so
+/// large that rounding in an f32 field (about 1e-6) shifts the scores by about as much as the scores of two
+/// decisions differ.
 pub const LAMBDAS: [f64; 5] = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
 
 /// Cycles, and the right decision in each.
@@ -118,9 +119,10 @@ pub fn fit(
 }
 
 /// The largest ridge that is not worse than the best one by more than one standard error (Breiman, Friedman,
-/// Olshen, Stone 1984). It gives smaller weights to what may be chance, and lets less of the field's rounding
-/// into the scores. The standard error is that of the difference, block by block: a block that is hard with
-/// one ridge is hard with all, which says nothing about which ridge is better.
+/// Olshen, Stone 1984). A larger ridge gives smaller weights to what may be chance, and lets less of the
+/// field's rounding into the scores. The standard error is that of the block-by-block difference between the
+/// two ridges: a block that is hard with one ridge is hard with all, which says nothing about which ridge is
+/// better.
 fn choose(trials: &[Trial]) -> usize {
     let most = trials.iter().map(Trial::right).max().unwrap_or(0);
     let Some(best) = trials.iter().position(|trial| trial.right() == most) else { return 0 };
@@ -143,7 +145,8 @@ impl Lesson<'_> {
     }
 
     fn check_is_learnable(&self) -> Result<(), LearnError> {
-        // The two neighbours of a block must be longer than the gaps that are taken from them.
+        // Each block must be at least twice as long as the gap that is cut from it when its neighbour is
+        // judged.
         let needed = BLOCKS * (2 * self.gap).max(2);
         if self.count() < needed {
             return Err(LearnError::TooShort { cycles: self.count(), needed });
@@ -202,7 +205,8 @@ mod tests {
     use super::*;
     use crate::base::seed::{Stream, normal};
 
-    /// Random features; the first one decides, with noise of `noise` times its size.
+    /// Random features and the correct decisions. The first feature determines the decision, apart from added
+    /// noise of `noise` times its standard deviation.
     fn features(cycles: usize, width: usize, noise: f64) -> (Vec<f32>, Vec<usize>) {
         let draw = |i: usize| normal(3, Stream::Stimulus, i as u64);
         let right: Vec<usize> = (0..cycles).map(|cycle| usize::from(draw(cycle) > 0.3)).collect();
@@ -269,8 +273,8 @@ mod tests {
             };
             Trial { lambda: 1.0, blocks: right.map(block).into() }
         };
-        // Both trials are worse than the best by 2 on average: one by 2 in every block, the other by chance
-        // in a single block.
+        // Both trials are worse than the best one by 2 on average: one by 2 in every block, the other by 18
+        // in a single block, while it is as good or better in the rest.
         let (best, always, by_chance) = ([90, 50, 70, 95], [88, 48, 68, 93], [92, 58, 70, 77]);
         assert_eq!(choose(&[best, always].map(trial)), 0);
         assert_eq!(choose(&[best, by_chance].map(trial)), 1);

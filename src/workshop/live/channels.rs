@@ -63,7 +63,7 @@ impl Channels {
     /// Number of channels.
     pub(super) const COUNT: usize = TOPICS.len();
 
-    /// Each channel's message, `None` if it has none now. `scene` draws this robot.
+    /// Each channel's message; `None` if the channel has none now. `scene` draws this robot.
     pub(super) fn messages(
         status: &Status,
         scene: &mut Scene,
@@ -176,7 +176,7 @@ pub(super) mod tests {
     use super::*;
     use crate::runtime::control::Sources;
 
-    /// The status of a robot with one sensor and one motor, and `text`, of any length, in its remark.
+    /// The status of a robot with one sensor and one motor. Its remark is `text`, which may have any length.
     pub(in super::super) fn status(text: &str) -> Status {
         let status = Sources::idle().status();
         let mut json = serde_json::to_value(status).unwrap();

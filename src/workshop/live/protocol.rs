@@ -52,7 +52,7 @@ pub(super) struct Subscription {
     pub channel_id: u32,
 }
 
-/// The first message to a viewer. `session` differs from server to server.
+/// The first message to a viewer. `session` differs between servers, and between runs of the robot.
 pub(super) fn server_info(robot: &str, session: &str) -> String {
     json!({"op": "serverInfo", "name": robot, "capabilities": [], "sessionId": session}).to_string()
 }
@@ -73,7 +73,7 @@ pub(super) fn silent(why: &str) -> String {
     json!({"op": "status", "level": Level::Error as u8, "message": text, "id": SILENT}).to_string()
 }
 
-/// Removes that notice.
+/// Removes the notice that the robot does not answer.
 pub(super) fn answers_again() -> String {
     json!({"op": "removeStatus", "statusIds": [SILENT]}).to_string()
 }

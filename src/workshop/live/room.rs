@@ -1,11 +1,11 @@
-//! The simulated room for 3-D panels: walls, things, missing floor, and where the car really is.
+//! The simulated room for 3-D panels: walls, discs, missing floor, and the car's true pose.
 
 use crate::base::time::Instant;
 use crate::drive::record::{Entity, GREY, Lines, RED, colour, lines, place};
 use crate::runtime::control::RoomStatus;
 use serde_json::{Value, json};
 
-/// Height at which things are drawn, metres: that of a small car's sonar.
+/// Height of the discs as drawn, metres: that of a small car's sonar.
 const HEIGHT_M: f64 = 0.2;
 /// Thickness of the sheet that marks missing floor, metres: it only needs to be visible.
 const SHEET_M: f64 = 0.005;
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_room_is_drawn_around_the_start() {
-        // The car began at (1, 2) looking along y, and has driven half a metre.
+        // The car started at (1, 2), facing along y, and has driven half a metre.
         let quarter = std::f64::consts::FRAC_PI_2;
         let room = RoomStatus {
             size: [4.0, 3.0],

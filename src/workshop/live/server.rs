@@ -1,4 +1,4 @@
-//! The server: accepts viewers and passes each the robot's updates. It never waits for any of them.
+//! The server: accepts viewers and passes the robot's updates to each. It never waits for any of them.
 
 use super::channels::Channels;
 use super::protocol::{advertise, answers_again, server_info, silent};
@@ -15,13 +15,14 @@ use std::thread;
 
 /// Maximum simultaneous viewers; each costs a thread.
 const MOST_VIEWERS: usize = 8;
-/// Updates queued for a viewer: two seconds. Older ones are of no use to a live viewer.
+/// Maximum number of updates queued for a viewer: two seconds of them. Older ones are of no use to a live
+/// viewer.
 const QUEUE: usize = 20;
 
 /// A server's counters.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Viewers that were connected.
+    /// Viewers that have connected and completed the handshake.
     pub viewers: AtomicU64,
     /// Viewers that were turned away, because they speak another protocol or there were too many.
     pub refused: AtomicU64,
@@ -44,7 +45,7 @@ pub(super) struct Batch {
     pub messages: [Option<Vec<u8>>; Channels::COUNT],
 }
 
-/// What viewers are told.
+/// An update for viewers.
 #[derive(Clone)]
 pub(super) enum News {
     Batch(Arc<Batch>),
@@ -56,22 +57,22 @@ pub(super) enum News {
 pub struct Server {
     listener: TcpListener,
     session: String,
-    /// Number of the robot's runs that were seen to begin; part of the session's name for viewers.
+    /// How often the robot or its run has changed; part of the session identifier that viewers receive.
     runs: u64,
     hello: Hello,
     viewers: Vec<Sender<News>>,
-    /// Threads that serve a viewer.
+    /// Number of threads that serve viewers.
     serving: Arc<AtomicUsize>,
     counts: Arc<Counts>,
-    /// Whether the robot failed to answer last time.
+    /// Whether the robot did not answer the last request.
     silent: bool,
     /// Draws the robot.
     scene: Scene,
-    /// Slots that the robot had run by the last status.
+    /// Number of slots that the robot had run at the last status.
     slots: u64,
 }
 
-/// Counts a thread's end, also after a panic.
+/// Removes a thread from the count of serving threads when the thread ends, also after a panic.
 struct Serving(Arc<AtomicUsize>);
 
 impl Drop for Serving {
@@ -81,7 +82,7 @@ impl Drop for Serving {
 }
 
 impl Server {
-    /// Listens at `address` for viewers of the robot with this status. `session` differs from server to
+    /// Listens on `address` for viewers of the robot with this status. `session` differs from server to
     /// server.
     pub fn listen(address: SocketAddr, status: &Status, session: &str) -> io::Result<Server> {
         let listener = TcpListener::bind(address)?;
@@ -105,17 +106,17 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The address that the server listens on.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// What it has done.
+    /// The server's counters.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Accepts waiting viewers. Returns whether anybody watches.
+    /// Accepts waiting viewers. Returns whether any viewer is being served.
     pub fn accept(&mut self) -> io::Result<bool> {
         loop {
             match self.listener.accept() {
@@ -147,8 +148,8 @@ impl Server {
                 counts.viewers.fetch_add(1, Ordering::Relaxed);
             };
             match serve(stream, &hello, &news, &counts, greeted) {
-                Ok(end) => log::debug!("a viewer: {end:?}"),
-                Err(error) => log::debug!("a viewer: {error}"),
+                Ok(end) => log::debug!("a viewer's connection ended: {end:?}"),
+                Err(error) => log::debug!("a viewer's connection failed: {error}"),
             }
             if !is_greeted {
                 counts.refused.fetch_add(1, Ordering::Relaxed);
@@ -159,7 +160,7 @@ impl Server {
     }
 
     /// Passes on the robot's status as of `now`. If the robot or its run has changed, the viewers are
-    /// disconnected: they reconnect, get its channels, and drop what they drew of the earlier session.
+    /// disconnected: they reconnect, get the new channels, and discard what they drew of the earlier session.
     pub fn show(&mut self, status: &Status, now: Instant) {
         let channels = advertise(&Channels::of(status).advertised());
         let is_new_run = std::mem::replace(&mut self.slots, status.slots_run) > status.slots_run;

@@ -28,13 +28,13 @@ const MOST_SUBSCRIPTIONS: usize = 256;
 /// Why a viewer is no longer served.
 #[derive(Debug)]
 pub(super) enum End {
-    /// It closed or dropped the connection, or was too slow.
+    /// The viewer closed the connection.
     Gone,
-    /// The server has ended.
+    /// The server has ended, or has disconnected all viewers because the robot or its run has changed.
     ServerEnded,
 }
 
-/// Serves the viewer at `stream` until either side ends the connection. `greeted` is called after the
+/// Serves the viewer on `stream` until either side ends the connection. `greeted` is called after the
 /// handshake.
 pub(super) fn serve(
     stream: TcpStream,
@@ -43,7 +43,7 @@ pub(super) fn serve(
     counts: &Counts,
     greeted: impl FnOnce(),
 ) -> Result<End, Error> {
-    stream.set_nonblocking(false)?; // a listener's setting may be inherited
+    stream.set_nonblocking(false)?; // the listener's non-blocking mode may be inherited
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.set_nodelay(true)?;
@@ -93,7 +93,7 @@ impl Viewer {
                     Err(TryRecvError::Empty) => break,
                     Err(TryRecvError::Disconnected) => {
                         self.socket.close(None)?;
-                        let _ = self.socket.flush(); // it may be gone already
+                        let _ = self.socket.flush(); // the viewer may be gone already
                         return Ok(End::ServerEnded);
                     }
                 }

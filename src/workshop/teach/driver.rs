@@ -1,6 +1,6 @@
-//! The driver of a simulated robot: its starting table with a correction by the field, with a correction by a
-//! linear map of the sensors without memory, or alone; or requests at random. The last three are baselines
-//! for the field.
+//! The driver of a simulated robot: the starting table corrected by the field; the table corrected by a
+//! linear map of the sensors, which has no memory; the table alone; or random requests. The last three are
+//! baselines for the field.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, FieldPlan};
@@ -24,7 +24,7 @@ pub enum Driver {
 }
 
 impl Driver {
-    /// The read-out for the robot's field; `None` with another driver.
+    /// The read-out for the robot's field; `None` for the other drivers.
     pub fn readout(&self) -> Option<Readout> {
         match self {
             Driver::Field(readout) => Some(Readout::clone(readout)),
@@ -71,8 +71,9 @@ impl Driver {
     }
 }
 
-/// How long a random request is kept. At full speed a PiCar-X drives 0.25 m in this time, its own length:
-/// requests that change faster average out and leave it where it is, slower ones only end at a wall.
+/// How long a random request is kept. At full speed a PiCar-X drives 0.25 m in this time, its own length.
+/// Requests that change faster average out, and the robot stays where it is; requests that change more slowly
+/// only drive it into a wall.
 const KEPT: Span = Span::from_millis(500);
 
 /// Requests at random: every value of a motor is equally likely. Limits, reflexes and the arbiter act on them
@@ -82,8 +83,8 @@ pub struct RandomRequests {
     room: u64,
     /// Cycles for which a request is kept.
     cycles: u64,
-    /// For each motor, the number of the draw that it uses. The drive motors of a robot that steers share
-    /// one.
+    /// For each motor, the number of the draw that it uses. On a robot that steers, all drive motors use the
+    /// same draw.
     draws: Vec<u64>,
 }
 
@@ -123,7 +124,7 @@ mod tests {
         let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let motors = board.motors.len();
         let Driver::Random(requests) = Driver::Random(RandomRequests::new(&board)).in_room(7) else {
-            panic!("it stays random")
+            panic!("the driver stays random")
         };
         let at = |cycle: u64| (0..motors).map(|motor| requests.of(motor, cycle)).collect::<Vec<_>>();
         assert_eq!(at(0), at(requests.cycles - 1), "kept");
@@ -135,7 +136,7 @@ mod tests {
             assert!(low < -0.9 && high > 0.9 && low >= -1.0 && high < 1.0, "{}: {low} {high}", plan.name);
         }
         let drives: Vec<usize> = (0..motors).filter(|motor| board.motors[*motor].kind.drives()).collect();
-        assert!(drives.iter().all(|motor| requests.of(*motor, 3) == requests.of(drives[0], 3)), "it steers");
+        assert!(drives.iter().all(|motor| requests.of(*motor, 3) == requests.of(drives[0], 3)), "one draw");
         let other = RandomRequests { room: 8, ..requests.clone() };
         assert_ne!(other.of(0, 0), requests.of(0, 0), "another room, other requests");
     }

@@ -19,17 +19,18 @@ use std::sync::Arc;
 pub enum Regressors {
     /// These features of the field, in ascending order.
     Features(Vec<usize>),
-    /// This many of the field's first inputs, without the field and so without memory.
+    /// This many of the field's inputs, from the first one, used directly: without the field, so without
+    /// memory.
     Sensors(usize),
 }
 
 impl Regressors {
-    /// The features of the content channels, which a correction has weights for.
+    /// The features of the content channels: a correction has weights only for these.
     pub fn content() -> Regressors {
         Regressors::Features((0..FEATURES).filter(|&feature| is_content(feature)).collect())
     }
 
-    /// Their number.
+    /// Number of regressors.
     pub fn count(&self) -> usize {
         match self {
             Regressors::Features(features) => features.len(),
@@ -66,18 +67,19 @@ impl Regressors {
     }
 }
 
-/// Whether a feature uses only content channels. Other features are left out of a correction: no lesson shows
-/// often enough what slow channels contain after seconds in one scene.
+/// Whether a feature uses only content channels. A correction leaves out the other features: what slow
+/// channels contain after seconds in one scene does not occur often enough in any lesson.
 pub fn is_content(feature: usize) -> bool {
     let descriptor = CONTEXT + CONTENT_GROUPS * BLOCK_COUNT;
     feature < CONTENT || (CONTEXT..descriptor).contains(&feature) || feature >= CONTEXT + DESCRIPTOR
 }
 
-/// Sums for one grid.
+/// The least-squares sums for one grid.
 pub struct Sums<'r> {
     regressors: &'r Regressors,
     outputs: usize,
-    /// The centre of the regressors: roughly their values when all sensors are in the middle of their scales.
+    /// Subtracted from the regressors before they are summed: their values after one cycle with all sensors
+    /// in the middle of their scales.
     shift: Vec<f64>,
     moments: Moments,
 }

@@ -30,9 +30,9 @@ const NEAR_FULL: f32 = 0.97;
 pub struct Lesson {
     /// Seed of the room.
     pub room: u64,
-    /// The level of the drive.
+    /// The quality level of the drive.
     pub quality: QualityLevel,
-    /// Its length in virtual time.
+    /// Length of the drive in seconds of virtual time.
     pub seconds: u64,
     /// The trouble in it.
     pub trouble: Trouble,
@@ -43,7 +43,7 @@ pub struct Lesson {
 pub struct Notes {
     /// Row by row, the regressors.
     pub seen: Vec<f32>,
-    /// Row by row, the right correction of each motor, before the tanh.
+    /// Row by row, the correct correction of each motor, before the tanh.
     pub wanted: Vec<f64>,
 }
 
@@ -96,8 +96,8 @@ pub struct Drive {
     pub recorder: Recorder,
 }
 
-/// Drives through `room` with `cycle`, which calls `driver`, in place of the engine's own. Ends when the car
-/// has fallen.
+/// Drives through `room` for `seconds` of virtual time. `cycle`, which calls `driver`, replaces the engine's
+/// own cycle. The drive ends early if the car falls.
 pub fn run(
     board: &Board,
     room: u64,
@@ -125,8 +125,8 @@ pub fn run(
     Ok(Drive { report: plant.report(clock.now()), recorder: ending.recorder })
 }
 
-/// The correction of `motor`, before the tanh, that turns the table's output for the sensors as `seen` into
-/// its output for the `right` ones, as far as its limit allows.
+/// The correction of `motor`, before the tanh, that turns the table's output for the sensor values `seen`
+/// into its output for the correct values (`right`), as far as the limit of the correction allows.
 pub fn target(plan: &FieldPlan, motor: usize, right: &[f32], seen: &[f32]) -> f64 {
     let [right, seen] = [right, seen].map(|sensors| plan.start_wants(motor, sensors).clamp(-1.0, 1.0));
     let share = (right - seen) / plan.correction.max(f32::MIN_POSITIVE);

@@ -12,7 +12,7 @@ use crate::runtime::robot::BuildError;
 use crate::sim::Report;
 use crate::workshop::learn::parallel;
 
-/// The result of the drives.
+/// Sums up the reports of the drives.
 pub fn figures(reports: &[Report]) -> Trial {
     let mean =
         |of: &dyn Fn(&Report) -> f64| reports.iter().map(of).sum::<f64>() / reports.len().max(1) as f64;
@@ -26,8 +26,8 @@ pub fn figures(reports: &[Report]) -> Trial {
     }
 }
 
-/// Whether `one` is better: fewer falls; with equal falls, fewer contacts; with equal contacts, more cells of
-/// the rooms covered.
+/// Whether `one` is better than `other`: fewer falls; with equal falls, fewer contacts; with equal contacts,
+/// more cells of the rooms visited.
 pub fn is_better(one: &Trial, other: &Trial) -> bool {
     (one.falls, one.contacts, -one.cells) < (other.falls, other.contacts, -other.cells)
 }
@@ -35,7 +35,7 @@ pub fn is_better(one: &Trial, other: &Trial) -> bool {
 /// Rooms to drive through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rooms {
-    /// Seed of the first room; the others follow.
+    /// Seed of the first room; each further room has the next seed.
     pub first: u64,
     /// Number of rooms.
     pub count: usize,
@@ -43,7 +43,7 @@ pub struct Rooms {
     pub seconds: u64,
 }
 
-/// Drives through `rooms` with `driver`, on `threads` threads.
+/// Drives once through each of `rooms` with `driver`, on `threads` threads.
 pub fn trial(
     board: &Board,
     rooms: Rooms,

@@ -1,5 +1,5 @@
 //! Disturbances that make driving harder: noise, lost samples, and periods of random steering. In a lesson
-//! the driver sees the disturbed sensors and learns how wrong they make the table.
+//! the driver sees the disturbed sensors, and the tutor notes by how much they falsify the table's output.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
@@ -8,15 +8,15 @@ use crate::field::FieldInput;
 
 /// Standard deviation of the noise on a sensor's scale of -1..=1.
 const NOISE: f64 = 0.1;
-/// Cycles between the starts of two outages or two periods of random steering: two seconds at 50 Hz.
+/// Cycles from the start of one outage or period of random steering to the next: two seconds at 50 Hz.
 const EVERY: u64 = 100;
-/// Longest outage or period: half a second.
+/// Maximum length of an outage or a period of random steering, in cycles: half a second at 50 Hz.
 const LENGTH: f64 = 25.0;
 
 /// The kinds of trouble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// Nothing.
+    /// No disturbance.
     None,
     /// Every sensor is noisy.
     Noise,
@@ -47,7 +47,8 @@ impl Trouble {
         Trouble::ASKED[nth % Trouble::ASKED.len()]
     }
 
-    /// The trouble in the `nth` lesson of a round: half of the lessons have none.
+    /// The trouble in the `nth` lesson of a round. A third of the lessons have none, and a third have random
+    /// steering.
     pub fn of(nth: usize) -> Trouble {
         match nth % 6 {
             1 => Trouble::Noise,
@@ -57,7 +58,8 @@ impl Trouble {
         }
     }
 
-    /// The sensors as the field sees them in `cycle`. `kept` holds what it saw in the cycle before.
+    /// The sensors as the driver sees them in `cycle`: the first `used` may be disturbed. `kept` holds what
+    /// the driver saw in the previous cycle.
     pub fn sensors(
         self,
         seed: u64,
@@ -85,7 +87,7 @@ impl Trouble {
         seen
     }
 
-    /// The motors in `cycle`: `wanted`, or random values for those that steer (`aims`).
+    /// The motor commands in `cycle`: `wanted`, or random values for the motors that steer (`aims`).
     pub fn motors(
         self,
         seed: u64,
@@ -124,7 +126,7 @@ impl Troubled {
     }
 }
 
-/// A random number in 0..1 for the period of cycles that contains `cycle`.
+/// Random number `which`, in 0..1; it stays the same for [`EVERY`] cycles.
 fn stretch(seed: u64, cycle: u64, which: u64) -> f64 {
     uniform(seed, Stream::Stimulus, (cycle / EVERY) * 64 + which)
 }

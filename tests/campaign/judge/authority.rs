@@ -7,8 +7,8 @@ use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::base::time::{Instant, Span};
 
-/// Added to `disarm_after_ms` before motion without a new arming is a breach: the loop may have been this
-/// late.
+/// Allowance on top of `disarm_after_ms`, because the loop may have been this late: motion without a new
+/// arming is a breach only after both.
 const AFTER_SLACK: Span = Span::from_millis(700);
 
 /// A running guard switches its line within this time.
@@ -32,7 +32,7 @@ pub struct Authority {
     /// Something latched, and no disarm has acknowledged it.
     latched: bool,
     buttons_down: u32,
-    /// A disarm that came shortly before the cause ended may still count.
+    /// Until then, a disarm that came before its cause ended may still acknowledge the cause.
     releasing_until: Instant,
     ended: bool,
     armed_at: Option<Instant>,
@@ -40,7 +40,7 @@ pub struct Authority {
     /// may or may not be armed, and does not count as disarmed.
     has_moved: bool,
     forced_since: Option<Instant>,
-    /// Motion has been allowed since then.
+    /// Since when nothing has forced a stop.
     free_since: Option<Instant>,
 }
 
@@ -61,7 +61,7 @@ impl Authority {
         }
     }
 
-    /// Motion without permission.
+    /// Returns a breach if there was motion without permission.
     pub fn check(&mut self, stretch: &Stretch<'_>) -> Option<Breach> {
         self.has_moved |= self.revoked.is_none();
         let revoked = self.revoked.filter(|revoked| revoked.deadline < stretch.until)?;
@@ -77,12 +77,12 @@ impl Authority {
 
     fn revoke(&mut self, promise: Promise, raised: Instant, deadline: Instant) {
         self.has_moved = false;
-        // The first reason has the earlier deadline.
+        // The first reason stays: its deadline is earlier.
         self.revoked.get_or_insert(Revoked { promise, raised, deadline });
     }
 
-    /// Revokes for a reason that arming alone does not clear: it is named before reasons that arming would
-    /// have cleared.
+    /// Revokes for a reason that arming alone does not clear. A breach names this reason rather than one that
+    /// arming would have cleared.
     fn revoke_for_long(&mut self, promise: Promise, raised: Instant, deadline: Instant) {
         self.revoke(promise, raised, deadline);
         if !std::mem::replace(&mut self.latched, true) {
@@ -90,8 +90,8 @@ impl Authority {
         }
     }
 
-    /// A request; `tripped`: a latched rule's limit is passed at this time. A disarm and a stop are seen in
-    /// the next slot and written in it: two periods and the bus time.
+    /// Takes a caller's request; `tripped`: a cause that would latch again is present at this time. A disarm
+    /// and a stop are seen in the next slot and written in it: two periods and the bus time.
     pub fn ask(&mut self, ask: Ask, at: Instant, tripped: bool, facts: &Facts) {
         match ask {
             Ask::Arm => {
@@ -120,18 +120,19 @@ impl Authority {
         self.latched &= tripped || self.buttons_down > 0;
     }
 
-    /// A sensor answered, or a button was released: a disarm just before may count now.
+    /// A sensor or the brain answered: a disarm shortly before may acknowledge the cause now.
     pub fn heard(&mut self, at: Instant, tripped: bool) {
         if self.latched && at <= self.releasing_until {
             self.release(tripped);
         }
     }
 
-    /// The machine wakes: this revokes any permission to move, which is from before the suspend. The first
-    /// slot afterwards notices the suspend, and its stop is written after whatever is on the bus. A machine
-    /// that fell asleep in the middle of a slot, after the loop's check, first completes that slot; the next
-    /// one comes a period later by a clock that had stopped. If that slot is late, the interrupted slot's
-    /// command may be obeyed until its `command_valid` is over, which `deadline` allows for.
+    /// The machine wakes. Any permission to move dates from before the suspend, so it is revoked. The first
+    /// slot afterwards notices the suspend, and its stop is written after whatever is on the bus. If the
+    /// machine was suspended in the middle of a slot, after the loop's check, the loop first completes that
+    /// slot; the next slot comes one period later by a clock that stood still during the suspend. If that
+    /// next slot is late, the interrupted slot's command may be obeyed until its `command_valid` is over,
+    /// which `deadline` allows for.
     pub fn woke(&mut self, at: Instant, facts: &Facts) {
         let base = facts.board.period + facts.bus_time;
         self.revoke(Promise::Slept, at, facts.deadline(at, base));
@@ -148,13 +149,13 @@ impl Authority {
         self.release(tripped);
     }
 
-    /// A latched rule trips.
+    /// A cause latches: a latched rule has tripped, or the link is lost.
     pub fn latch(&mut self, promise: Promise, at: Instant, facts: &Facts) {
         self.revoke_for_long(promise, at, facts.deadline(at, facts.reaction()));
     }
 
-    /// A stop button: its edge is received at once, without a debounce. The deadline is two periods and the
-    /// bus time after that.
+    /// A stop button is pressed or released. Its edge is received at once, without debouncing, or when a late
+    /// thread resumes. The deadline is two periods and the bus time after that.
     pub fn button(&mut self, pressed: bool, at: Instant, facts: &Facts) {
         if pressed {
             self.buttons_down += 1;
@@ -168,9 +169,10 @@ impl Authority {
         }
     }
 
-    /// Whether something outside this file forces a stop at `at`. If such a stop ends after `disarm_after`,
-    /// the permission is gone, unless a caller armed at the very end. Motion must be allowed for `settle_ms`,
-    /// at least 100 ms, to restart the count. Returns whether the permission was withdrawn now.
+    /// Whether something outside this file forces a stop at `at`. If such a stop lasts for longer than
+    /// `disarm_after`, the permission is gone, unless a caller armed just before its end. The forced time
+    /// starts again from zero only after motion was allowed for `settle_ms` or 100 ms, whichever is longer.
+    /// Returns whether the permission was withdrawn now.
     pub fn force(&mut self, forced: bool, at: Instant, facts: &Facts) -> bool {
         if !self.has_moved {
             (self.forced_since, self.free_since) = (None, None);

@@ -1,5 +1,5 @@
 //! What a judge knows in advance: times of the board, what the script does to buses and threads, and how long
-//! after a reason to stop the motors may still turn. Does not look at the robot.
+//! the motors may still turn after a reason to stop. Does not look at the robot.
 //!
 //! Every allowance is built from these: `period` (a request or a reading waits for the next slot, and the
 //! command for the one after), `bus_time` (what may already be on the wire, and the stop behind it),
@@ -19,17 +19,18 @@ pub type Spell = (Instant, Instant);
 const READING_BITS: u64 = 320;
 /// Bits of the longest write of one channel.
 const CHANNEL_BITS: u64 = 56;
-/// Registers that a command may write besides its own, and a check whether the chip is awake.
+/// Further transfers that a command may need: other registers, and a check whether the chip is awake.
 const BESIDE: u64 = 4;
 /// Time that is not on the wire: pauses between retries, and a millisecond in which the simulated world
 /// advances.
 const PAUSES: Span = Span::from_millis(2);
 /// After a bus answers again, the motors stop within this time: a stop is tried every few milliseconds.
 const ANSWERED: Span = Span::from_millis(8);
-/// After a guard restarts: it is found (50 ms), greeted again (500 ms), and asked for its line.
+/// Time until the runtime can use a restarted guard: it finds the guard (50 ms), greets it again (500 ms) and
+/// requests the line.
 const GUARD_BACK: Span = Span::from_millis(1_000);
-/// A driver that wants the guard's line waits this long for a silent guard. It makes two requests: to hold
-/// the line and to release it.
+/// How long a driver that wants the guard's line waits in all for a silent guard: 100 ms for each of its two
+/// requests, to hold the line and to release it.
 const REQUESTS: Span = Span::from_millis(200);
 /// Within this time a running guard and a running runtime have received something from each other: a
 /// heartbeat (at most 250 ms) and two slots, or a connection and a greeting.
@@ -55,7 +56,7 @@ pub struct Facts {
     pub troubled: Vec<Spell>,
     /// Spells in which the guard is dead or paused, merged and in order.
     pub unguarded: Vec<Spell>,
-    /// The guard is dead.
+    /// Spells in which the guard is dead, merged and in order.
     guard_dead: Vec<Spell>,
     /// Spells in which no thread of the runtime runs, merged and in order.
     pub late_all: Vec<Spell>,
@@ -113,7 +114,7 @@ impl Facts {
         self.board.period.times(2) + self.bus_time
     }
 
-    /// When the loop can see a request that was made at `at`.
+    /// The latest time at which the loop sees a request that was made at `at`.
     pub fn seen_by_loop(&self, at: Instant) -> Instant {
         after(&self.late_tick, at) + self.board.period.times(2)
     }
@@ -130,8 +131,8 @@ impl Facts {
         self.has_line && !(self.board.guard.is_some() && self.unguarded.iter().any(unwell))
     }
 
-    /// When a runtime has received a safe-stop that a caller sent to its guard at `at`, if the guard does not
-    /// die first.
+    /// The latest time at which the runtime receives a safe-stop that a caller sent to the guard at `at`, if
+    /// the guard does not die first.
     pub fn heard_by(&self, at: Instant) -> Instant {
         let mut heard = at + HEARD;
         for (from, until) in self.unguarded.iter().chain(&self.late_all).filter(|(_, until)| *until > at) {
@@ -173,7 +174,8 @@ impl Facts {
             is_over = end == before;
         }
         if self.troubled.iter().any(|spell| overlaps(spell, at, end)) {
-            // The runtime notices it by the failures of one period, each at most as long as a hung transfer.
+            // The runtime notices the trouble by the transfers that fail within one period, each at most as
+            // long as a hung transfer.
             let waits = self.has_line && !self.can_hold(at, end);
             end += self.timeout.times(2) + self.board.period.times(2);
             end += if waits { REQUESTS } else { Span::ZERO };
@@ -184,12 +186,12 @@ impl Facts {
     /// Whether anything kept the runtime from knowing what its motors did.
     pub fn is_disturbed(&self, at: Instant, end: Instant) -> bool {
         let spells = [&self.troubled, &self.unguarded, &self.late_all, &self.late_tick, &self.late_bus];
-        // A bus or a guard works again some time after its trouble.
+        // A bus or a guard works again only some time after its trouble.
         let hit = |(from, until): &Spell| overlaps(&(*from, *until + GUARD_BACK), at, end);
         spells.into_iter().flatten().any(hit)
     }
 
-    /// After the motors' bus answers again.
+    /// The motors have stopped this long after their bus answers again.
     pub fn answered(&self) -> Span {
         self.bus_time + ANSWERED
     }

@@ -1,16 +1,16 @@
-//! The guard's task: motors stop when it and the runtime cannot communicate. Knows when the script kills or
-//! pauses either of them, but none of their messages.
+//! The guard's task: the motors stop when the guard and the runtime cannot communicate. Knows when the script
+//! kills the guard or pauses either process, but none of their messages.
 
 use super::facts::{Facts, overlaps};
 use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::base::time::{Instant, Span};
 
-/// The guard's own thread cuts its line when its timeout ends; a larger delay would be an arithmetic error in
-/// the judge.
+/// The guard's own thread cuts its line as soon as its timeout ends. In virtual time it needs no longer than
+/// this, unless the judge has miscalculated.
 const AT_ONCE: Span = Span::from_millis(1);
 
-/// The promises of this file that applied.
+/// The promises of this file that applied since they were last taken.
 #[derive(Debug, Default)]
 pub struct Guarding {
     exercised: Vec<Promise>,
@@ -22,12 +22,12 @@ impl Guarding {
         std::mem::take(&mut self.exercised)
     }
 
-    /// The time by which a runtime that needs its guard must have stopped, if the guard has been dead or
-    /// paused since `from`.
+    /// The time by which a runtime that needs its guard must have stopped the motors, if the guard has been
+    /// dead or paused since `from`.
     fn lost_from(facts: &Facts, from: Instant) -> Instant {
         let timeout = facts.board.guard.map_or(Span::ZERO, |plan| plan.timeout);
-        // The newest answered request is no later than `from`; one slot notices the timeout, and its command
-        // is sent.
+        // The newest answered request was sent no later than `from`. One slot notices the timeout, and the
+        // command of that slot is sent.
         facts.deadline(from + timeout, facts.board.period + facts.bus_time)
     }
 

@@ -1,5 +1,5 @@
-//! The link to a brain on another computer: the motors stop when it is silent. Knows when answers could be
-//! read, but not what the runtime did with them.
+//! The link to a brain on another computer: the motors stop when the brain is silent. Knows when answers
+//! could be read, but not what the runtime did with them.
 
 use super::facts::Facts;
 use super::promise::Promise;
@@ -31,13 +31,13 @@ impl Link {
         latched
     }
 
-    /// Whether the silence up to `at` has certainly latched: two more slots have seen it.
+    /// Whether the silence up to `at` has certainly latched, because two more slots have seen it.
     pub fn latches(&self, at: Instant, facts: &Facts) -> bool {
         let latched = facts.board.tether.as_ref().is_some_and(|plan| plan.latched);
         latched && self.answers >= CERTAINLY_SEEN && self.stopped_by(facts.reaction(), facts) <= at
     }
 
-    /// When the motors must have stopped, if nothing is heard any more.
+    /// When the motors must have stopped, if no further answer arrives.
     fn stopped_by(&self, base: Span, facts: &Facts) -> Instant {
         let (Some(plan), Some(heard)) = (&facts.board.tether, self.heard) else { return Instant::ZERO };
         facts.deadline(heard + plan.silence, base)
@@ -45,11 +45,11 @@ impl Link {
 
     /// Whether a silent brain forces a stop at `at`.
     pub fn forces(&self, facts: &Facts, at: Instant) -> bool {
-        // The slot after the silence notices it, and its command is sent.
+        // The first slot after `silence` has passed notices it, and the command of that slot is sent.
         facts.board.tether.is_some() && self.stopped_by(facts.board.period + facts.bus_time, facts) <= at
     }
 
-    /// Motion without a brain.
+    /// Returns a breach if there was motion while the brain was silent.
     pub fn check(&mut self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
         let silence = facts.board.tether.as_ref()?.silence;
         if let Some(lost) = self.heard.map(|heard| heard + silence) {
@@ -58,9 +58,9 @@ impl Link {
         let stopped = self.stopped_by(facts.board.period + facts.bus_time, facts).max(stretch.from);
         (stopped < stretch.until).then(|| {
             let heard = self.heard.map_or("never".to_string(), |heard| {
-                format!("last at {:.4} s", heard.as_nanos() as f64 / 1e9)
+                format!("{:.4} s", heard.as_nanos() as f64 / 1e9)
             });
-            let what = format!("the brain answered {heard}; the currents are {:?}", stretch.currents);
+            let what = format!("the brain's last answer: {heard}; the currents are {:?}", stretch.currents);
             Breach { promise: Promise::LinkLost, at: stopped, what }
         })
     }

@@ -1,4 +1,4 @@
-//! The promises by name, each with the place where it is documented. Checks nothing.
+//! The promises by name, each with a short wording (docs/campaign.md has the details). Checks nothing.
 
 /// A promise about motors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -9,9 +9,11 @@ pub enum Promise {
     Disarm,
     /// A stop of the process stops the motors for good.
     Stop,
-    /// A press of a stop button, however short, stops the motors until it is released, disarmed and armed.
+    /// A press of a stop button, however short, stops the motors until the button is released and the robot
+    /// is then disarmed and armed.
     Press,
-    /// A latched rule that trips stops the motors until it has cleared and the robot is disarmed and armed.
+    /// A latched rule that trips stops the motors until the rule has cleared and the robot is then disarmed
+    /// and armed.
     Latch,
     /// After a suspend the motors stand still until a caller arms.
     Slept,
@@ -31,7 +33,7 @@ pub enum Promise {
     Silent,
     /// A command that is not renewed expires.
     CommandValid,
-    /// A silent bus stops the motors, if a line can.
+    /// If the motors' bus is silent, a line stops the motors, if the board has one for that.
     BusLost,
     /// When a bus answers again, the motors are stopped first.
     BusBack,
@@ -50,29 +52,29 @@ pub enum Promise {
 /// The number of promises.
 pub const COUNT: usize = 21;
 
-/// Each promise with its name and its wording in README.md, boards/README.md or docs/service.md.
+/// Each promise with its name and its wording in the table of a campaign.
 pub const ALL: [(Promise, &str, &str); COUNT] = [
-    (Promise::Unarmed, "unarmed", "`ganglion arm`, `auto_arm`: nothing moves before"),
-    (Promise::Disarm, "disarm", "`ganglion disarm`: stops until armed again"),
+    (Promise::Unarmed, "unarmed", "nothing moves before `ganglion arm` or `auto_arm`"),
+    (Promise::Disarm, "disarm", "`ganglion disarm` stops the motors until armed again"),
     (Promise::Stop, "stop", "Ctrl-C stops the motors"),
     (Promise::Press, "press", "the emergency stop is decided in every control period"),
-    (Promise::Latch, "latch", "`latched`: until it is disarmed, then armed again"),
-    (Promise::Slept, "slept", "after it has woken, the robot stands until a person arms it"),
-    (Promise::SafeStop, "safe-stop", "a stop that was asked for is remembered, until a person has armed"),
+    (Promise::Latch, "latch", "`latched`: stopped until disarmed, then armed again"),
+    (Promise::Slept, "slept", "after a suspend, the robot stands still until a person arms it"),
+    (Promise::SafeStop, "safe-stop", "a requested safe-stop lasts until a person arms the robot"),
     (Promise::DisarmAfter, "disarm-after", "`disarm_after_ms` of forced stillness disarms"),
-    (Promise::Required, "required", "a sensor that is stale or cannot be right"),
+    (Promise::Required, "required", "a required sensor that is stale or implausible"),
     (Promise::Rule, "rule", "obstacle, cliff, tilt, low battery"),
     (Promise::Retreat, "retreat", "`retreat_ms`: until the robot has backed away"),
     (Promise::NeverRead, "never-read", "what a rule does when its sensor was never read"),
     (Promise::Silent, "silent", "what a rule does when its sensor is silent"),
-    (Promise::CommandValid, "command-valid", "`command_valid_ms`: a command is obeyed no longer"),
+    (Promise::CommandValid, "command-valid", "a command is obeyed no longer than `command_valid_ms`"),
     (Promise::BusLost, "bus-lost", "a lost bus"),
-    (Promise::BusBack, "bus-back", "a bus that answers again: stillness first"),
-    (Promise::GuardLost, "guard-lost", "the guard dies or hangs: still motors"),
-    (Promise::GuardTrips, "guard-trips", "stops the motors when the runtime falls silent"),
-    (Promise::LinkLost, "link-lost", "`silence_ms`: the brain is silent: still motors"),
+    (Promise::BusBack, "bus-back", "a bus answers again: the motors are stopped first"),
+    (Promise::GuardLost, "guard-lost", "the guard dies or hangs: the motors stop"),
+    (Promise::GuardTrips, "guard-trips", "the guard stops the motors when the runtime is silent"),
+    (Promise::LinkLost, "link-lost", "the brain is silent for `silence_ms`: the motors stop"),
     (Promise::Reverse, "reverse", "`reverse_max_ms`"),
-    (Promise::End, "end", "motors stand when the process has ended"),
+    (Promise::End, "end", "the motors stand still when the process has ended"),
 ];
 
 impl Promise {

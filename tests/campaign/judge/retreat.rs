@@ -1,7 +1,7 @@
 //! Rules that demand a retreat: once their limit was passed, the motors obey them until they have turned
-//! backwards for `retreat_ms` at full speed, or a caller disarms. Uses the currents of the motors. A retreat
-//! during which the bus, the guard or a thread was disturbed is not judged, because the runtime could not
-//! know what the motors did.
+//! backwards as far as in `retreat_ms` at full speed, or a caller disarms. Uses the currents of the motors. A
+//! retreat during which the bus, the guard or a thread was disturbed is not judged, because the runtime could
+//! not know what the motors did.
 
 use super::facts::Facts;
 use super::promise::Promise;
@@ -16,17 +16,17 @@ struct Owed {
     rule: Rule,
     /// When its limit was last passed, and how much is left, seconds at full speed.
     since: Option<(Instant, f64)>,
-    /// Its sensor is beyond `clear`, so it counts as exercised.
+    /// A reading within the limit has come while the retreat was owed, so it counts as exercised.
     noted: bool,
 }
 
-/// All of them.
+/// All such rules.
 #[derive(Debug)]
 pub struct Retreats {
     owed: Vec<Owed>,
     /// Per drive motor: minimum duty, limit.
     drives: Vec<(f32, f32)>,
-    /// Rules that were binding only because of their retreat while the motors could have turned.
+    /// How often a rule began to bind only because of its retreat.
     pub exercised: u64,
 }
 

@@ -14,7 +14,7 @@ use ganglion::base::time::{Instant, Span};
 /// Two counts of the coarsest duty resolution, for rounding.
 const ROUNDING: f32 = 2.0 / 4095.0;
 
-/// One sensor of the board, if it is hardware.
+/// One sensor of the board. `wired`: it is hardware; computed sensors are not judged.
 #[derive(Clone, Debug)]
 struct Sense {
     wired: bool,
@@ -22,7 +22,7 @@ struct Sense {
     max_age: Span,
     valid: [f32; 2],
     frozen_after: Option<u32>,
-    /// Both ends of a 12-bit converter: a clipped signal has no noise.
+    /// Both ends of a 12-bit converter's range: a clipped signal has no noise, so it may repeat.
     ends: Option<[f32; 2]>,
     good_at: Option<Instant>,
     /// The last good value.
@@ -80,7 +80,8 @@ struct Watched {
     tripped_at: Option<Instant>,
     /// When `hold_ms` began to count.
     held_from: Instant,
-    /// Set by a good reading beyond `clear`: from then on, after `hold_ms`, the rule need not stop the robot.
+    /// Set by a good reading beyond `clear`: from this time on, after `hold_ms`, the rule need not stop the
+    /// robot.
     free_at: Option<Instant>,
     /// When `free_at` last passed, or when a reading was last between the two limits.
     freed_at: Option<Instant>,
@@ -139,18 +140,18 @@ impl Tripped {
     }
 }
 
-/// All of them.
+/// All sensors and rules.
 #[derive(Debug)]
 pub struct Senses {
     senses: Vec<Sense>,
     rules: Vec<Watched>,
     /// Per drive motor: minimum duty, limit.
     drives: Vec<(f32, f32)>,
-    /// Retreats of rules that are binding only because of their retreat.
+    /// The retreats that rules demand.
     pub retreats: Retreats,
-    /// When the machine woke last: earlier readings prove nothing.
+    /// When the machine last woke: earlier readings prove nothing.
     woke_at: Instant,
-    /// Whether a required sensor, and an optional one, had been silent for too long.
+    /// Whether a required sensor, and an optional one that has a rule, had been silent for too long.
     pub staled: [bool; 2],
 }
 
@@ -168,7 +169,7 @@ impl Senses {
                 _ => None,
             })
             .collect();
-        // Stop buttons are judged by their presses, which can be shorter than the interval of reads.
+        // Stop buttons are judged by their presses, which can be shorter than the polling interval.
         let rules = facts.board.reflexes.iter().filter(|rule| rule.cause != Cause::EStop);
         Senses {
             senses: facts.board.sensors.iter().map(Sense::new).collect(),
@@ -188,7 +189,7 @@ impl Senses {
         }
     }
 
-    /// A sensor's reading. Returns the worst rule that it trips.
+    /// Takes a sensor's reading. If it trips rules, returns whether one of them is latched.
     pub fn observe(&mut self, sensor: usize, value: f32, at: Instant, facts: &Facts) -> Option<Tripped> {
         let before = self.senses[sensor].good_at;
         let sense = &self.senses[sensor];
@@ -254,13 +255,13 @@ impl Senses {
         self.senses.iter().any(stale) || self.rules.iter().any(rule)
     }
 
-    /// When a required sensor's silence must have stopped the motors. `None`: not soon.
+    /// When the motors must obey the silence of a sensor; at once, if it was never read. Never `None`.
     fn stale_from(&self, sense: &Sense, facts: &Facts) -> Option<Instant> {
         let Some(good_at) = sense.good_at else { return Some(Instant::ZERO) };
         Some(facts.deadline(good_at + sense.max_age, facts.reaction()))
     }
 
-    /// When a rule that binds at `at` must be obeyed, and which promise that is.
+    /// From when on a rule that applies at `at` must be obeyed, and which promise that is.
     fn obliged_from(&self, watched: &Watched, at: Instant, facts: &Facts) -> Option<(Promise, Instant)> {
         if self.senses[watched.rule.channel].wired && self.heard(&watched.rule).is_none() {
             return Some((Promise::NeverRead, Instant::ZERO));

@@ -36,7 +36,8 @@ impl Wire {
         }
     }
 
-    /// The loop ran the slot of `slot` at `at`. Returns whether its last command had expired by then.
+    /// At `at`, the loop ran the slot that was due at `slot`. Returns whether its last command had expired by
+    /// then.
     pub fn slot(&mut self, slot: Instant, at: Instant, facts: &Facts) -> bool {
         let late = at.since(self.slot) > facts.board.safety.command_valid;
         self.slot = slot;
@@ -120,7 +121,8 @@ impl Wire {
         {
             let lost = Wire::lost_from(facts, *from);
             let seconds = from.as_nanos() as f64 / 1e9;
-            // A hung transfer counts as dead until its timeout; others may have succeeded by then.
+            // A spell in `dead` includes the timeout of a hung transfer; other transfers may have succeeded
+            // before.
             let let_go = Instant::ZERO + until.since(Instant::ZERO).less(facts.timeout);
             if facts.can_hold(*from, stretch.until)
                 && lost < stretch.until.min(let_go)

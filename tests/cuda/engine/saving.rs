@@ -1,4 +1,4 @@
-//! What a save copies off the device, what it returns, and how much memory patterns take there.
+//! What a save copies off the device, what it returns, and how much device memory patterns take.
 
 use super::super::{context, input, level_at, near, volume};
 use super::{Device, Pair, SEEN, device, open, plan, wait_until};
@@ -16,9 +16,9 @@ fn an_empty_library_takes_no_device_memory() {
     let mut engine = open(&plan, 1);
     let (empty, at_start) = (engine.memory_bytes(), engine.device_counts().device_allocations);
     let mut none = open(&FieldPlan { shape: Shape { patterns: 0, ..plan.shape }, ..plan.clone() }, 1);
-    assert!(empty < none.memory_bytes() + 2 * slot, "{empty} bytes with 20 slots, plus a slot of zeros");
+    assert!(empty < none.memory_bytes() + 2 * slot, "{empty} bytes: one slot of zeros for all 20");
     assert!(none.cycle(&input(9, 0, 0)).is_ok());
-    // The slots are filled in an arbitrary order; every eight share one allocation, and the last four share a
+    // The slots are filled in an arbitrary order. Every eight share one allocation; the last four share a
     // smaller one.
     let volume = volume(0, 8);
     for (stored, slot) in (0..20).map(|i| i * 7 % 20).enumerate() {
@@ -52,7 +52,7 @@ fn blending_an_empty_slot_uses_zeros() {
     assert_eq!(live.blend.len(), 1, "it blends slot 2");
     // Another engine continues from that state without the library.
     second.restore(&live).expect("it fits");
-    assert!(second.cycle(&input(9, 1, 2)).is_ok(), "it has nothing to blend, and touches nothing");
+    assert!(second.cycle(&input(9, 1, 2)).is_ok(), "it blends zeros, and reads nothing else");
 }
 
 /// Bytes that one save copies off the device.
@@ -87,7 +87,7 @@ fn saving_copies_no_bank_rows_off_the_device() {
 #[test]
 fn the_saved_bank_equals_the_devices() {
     let Some(_device) = device() else { return };
-    // Twelve rows: stored, recognised and replaced; and some come from outside.
+    // The bank has twelve rows. Experiences are stored, recognised and replaced; some come from outside.
     let mut pair = Pair::new(&plan(8), 3);
     let (mut live, mut judged) = (Live::default(), Live::default());
     for cycle in 0..40 {
@@ -122,7 +122,7 @@ fn an_asynchronous_save_gives_the_state_at_its_start() {
     assert!(engine.save(&mut at_once));
     device.order("stall=0");
     assert!(!engine.save_soon(&mut soon), "a save begins");
-    // A GPU does not pause: there, the transfer may be over already.
+    // A GPU cannot be paused, so there the transfer may already be complete.
     if matches!(device, Device::StandIn(_)) {
         assert!(!engine.save_soon(&mut soon), "the device is paused");
     }
@@ -130,13 +130,13 @@ fn an_asynchronous_save_gives_the_state_at_its_start() {
     for cycle in 3..6 {
         assert!(engine.cycle(&input(9, cycle, 5)).is_ok());
     }
-    wait_until("it is drained", || engine.save_soon(&mut soon));
+    wait_until("the save is complete", || engine.save_soon(&mut soon));
     assert_eq!(soon, at_once, "the state of cycle 2, with its bank");
     assert!(!engine.save_soon(&mut soon), "a new save begins");
-    assert!(engine.save(&mut other) && other.cycle == 5, "another state, at once");
-    assert!(!engine.save_soon(&mut soon), "the first save has to begin again");
+    assert!(engine.save(&mut other) && other.cycle == 5, "another state, without delay");
+    assert!(!engine.save_soon(&mut soon), "the interrupted save begins again");
     engine.reset();
     assert!(!engine.save_soon(&mut soon), "the pending save was dropped");
-    wait_until("it is drained", || engine.save_soon(&mut soon));
+    wait_until("the save is complete", || engine.save_soon(&mut soon));
     assert_eq!((soon.age, soon.bank.rows.len()), (0, 0));
 }

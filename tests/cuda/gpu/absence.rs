@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::cuda::standin::{stand_in, without};
 
-/// The report of `doctor --json` on the GPU with this folder of libraries and these orders for the stand-in.
+/// What `doctor --json` reports about the GPU if libraries are searched in `folder` first and the stand-in gets
+/// `orders`.
 fn doctor(folder: &Path, orders: &str) -> Value {
     let told = Command::new(env!("CARGO_BIN_EXE_ganglion"))
         .args(["doctor", "--json"])
@@ -20,10 +21,10 @@ fn doctor(folder: &Path, orders: &str) -> Value {
     let (text, complaint) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
     assert!(told.status.success() && !complaint.contains("panicked"), "{complaint}");
     let object: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
-    let line = text.lines().find(|line| line.contains(" gpu ")).expect("a line for people");
+    let line = text.lines().find(|line| line.contains(" gpu ")).expect("a human-readable line");
     let gpu = object["gpu"].clone();
     let said = gpu["absence"].as_str().or(gpu["name"].as_str()).expect("one of the two");
-    assert!(line.contains(said), "{line} says {said}");
+    assert!(line.contains(said), "{line} must contain {said}");
     gpu
 }
 
@@ -47,13 +48,13 @@ fn doctor_says_why_there_is_no_gpu() {
         ("init=804", "different versions"),
         ("init=999", "CUDA_ERROR_UNKNOWN (999)"),
         ("init=12345", "cuInit: CUDA error 12345"),
-        ("driver=11040", "CUDA 11.4, and 12.0 is the least"),
-        ("driver=11080", "CUDA 11.8, and 12.0 is the least"),
+        ("driver=11040", "CUDA 11.4, and 12.0 is the minimum"),
+        ("driver=11080", "CUDA 11.8, and 12.0 is the minimum"),
         ("chip=6.1", "compute capability 6.1, and 8.7"),
         ("fail=cuDeviceGetCount:1:3", "cuDeviceGetCount: "),
         ("fail=cuDeviceTotalMem:1:101", "cuDeviceTotalMem_v2: "),
     ];
-    // Each case waits for most of a second.
+    // Each case takes most of a second, nearly all of it waiting.
     parallel::map(4, &cases, |(orders, part)| {
         let gpu = doctor(stand_in.folder(), orders);
         let said = gpu["absence"].as_str().unwrap_or_default();
@@ -63,8 +64,8 @@ fn doctor_says_why_there_is_no_gpu() {
 
 #[test]
 fn a_driver_without_a_function_causes_no_panic() {
-    // The first function that is looked up, one in the middle, one that only replays need, and the one for
-    // error texts.
+    // The first function that is looked up, one in the middle, one that only graph replays need, and the one
+    // for the names of errors.
     parallel::map(4, &["cuInit", "cuMemHostAlloc", "cuGraphUpload", "cuGetErrorName"], |symbol| {
         let Some(folder) = without(symbol) else { return };
         let gpu = doctor(&folder, "");
@@ -78,7 +79,7 @@ fn a_library_that_is_not_a_driver_causes_no_panic() {
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("libcuda.so"), "this is not a library").expect("written");
     let gpu = doctor(&folder, "");
-    // Whatever this machine has, the report is a name or a sentence, and there is no panic.
+    // Whatever GPU this machine has, the report contains either its name or a reason, and nothing panics.
     assert!(gpu["name"].is_string() != gpu["absence"].is_string(), "{gpu}");
     std::fs::remove_dir_all(&folder).expect("it existed");
 }

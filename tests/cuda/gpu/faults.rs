@@ -1,4 +1,4 @@
-//! How each fault, injected or not, looks to the caller, and that it goes away.
+//! How the caller sees each fault, injected or genuine, and that calls succeed again afterwards.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ fn a_hang_lasts_until_it_is_withdrawn() {
     let began = Instant::now();
     while alone.counts().fills == 0 || began.elapsed() < Duration::from_millis(20) {
         assert_eq!((desk.stream.is_done(), event.is_done()), (Ok(false), Ok(false)));
-        assert!(began.elapsed() < Duration::from_secs(20), "the stand-in does it anyway");
+        assert!(began.elapsed() < Duration::from_secs(20), "the stand-in must fill anyway");
     }
     desk.watch.inject(None);
     until(|| event.is_done()).expect("no error");
@@ -91,8 +91,8 @@ fn a_slowed_call_takes_ten_times_as_long() {
     until(|| event.is_done()).expect("no error");
     let (took, least) = (began.elapsed(), Duration::from_millis(100));
     assert!(took >= least, "{took:?}");
-    // Once the fault is withdrawn, the next call takes its normal time; the same event was delayed a moment
-    // ago.
+    // Once the fault is withdrawn, the event that was delayed a moment ago can be recorded and completes. Its
+    // time is not checked.
     desk.watch.inject(None);
     desk.stream.record(&event).expect("recorded");
     until(|| event.is_done()).expect("no error");
@@ -141,12 +141,12 @@ fn a_lost_context_does_not_affect_others() {
     desk.settle();
     alone.order("fail=kernel:1:700");
     let launch = desk.sense(&image, table);
-    desk.stream.launch(&launch).expect("the call does not know it yet");
+    desk.stream.launch(&launch).expect("the launch does not report it yet");
     let error = until(|| desk.stream.is_done()).expect_err("the next query reports it");
     assert_eq!((error.call, error.code, error.is_lost()), (Call::StreamQuery, 700, true));
     assert!(touch(&desk).is_err_and(|error| error.is_lost()), "and every call after it");
     assert_eq!(desk.watch.last_failure(), Some(GpuError { call: Call::Fill, code: 700 }));
-    // Both contexts are used on this thread, each call in its own.
+    // This thread uses both contexts; each call makes its own context current.
     assert!(touch(&other).is_ok());
     other.settle();
     drop((image, desk));
@@ -180,7 +180,7 @@ fn a_released_thread_continues_in_its_own_context() {
         let gpu = Gpu::open(&found, mine.clone()).expect("it opens");
         let pool = Pool::take(&gpu, BYTES).expect("memory");
         mine.inject(Some(GpuFault::Stuck));
-        tell.send(()).expect("somebody listens");
+        tell.send(()).expect("the receiver exists");
         let said = gpu.memory_free().is_ok();
         drop((pool, gpu));
         said
@@ -212,12 +212,12 @@ fn no_failing_call_leaks_anything() {
         }
         assert_eq!(watch.under_way(), None);
         let counts = alone.counts();
-        // The driver keeps what could not be released; everything else is gone.
+        // The driver keeps what it failed to release; everything else is released.
         let own_fault = watch.counts().failures > 0 && said.is_ok();
         assert!(counts.is_clean() || own_fault, "{}: {counts:?}", call.name());
     }
-    // Not seen: calls of the probe, releases, error texts, changes of context, and one call that differs on
-    // the stand-in.
+    // Failures that `whole_life` does not return: those of the probe's calls, of releases, of error texts and
+    // of changes of context, and those of `EventRecord`, which differs on the stand-in.
     unseen.retain(|call| *call != Call::EventRecord);
     use Call as C;
     let (probing, words) =
@@ -231,7 +231,7 @@ fn no_failing_call_leaks_anything() {
     assert_eq!(unseen.len(), expected.len());
 }
 
-/// Uses every function once.
+/// Uses every function at least once.
 fn whole_life(found: &GpuInfo, watch: &Arc<Watch>) -> Result<(), GpuError> {
     let gpu = Gpu::open(found, watch.clone())?;
     let files = ImageFiles { ptx: super::PTX, fatbin: None, marks: None };

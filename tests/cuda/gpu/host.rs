@@ -1,4 +1,5 @@
-//! Host memory that a device copies must not be accessed in the meantime.
+//! Host memory must not be read or written while a device copies to it, nor written while a device copies
+//! from it.
 
 use super::{BYTES, Desk, alone, desk, until};
 use ganglion::system::gpu::{Event, GpuError, Pinned};
@@ -23,11 +24,11 @@ fn copied_memory_is_read_only_after_the_copy_has_finished() {
     desk.stream.copy_in(at, &desk.pinned, 256..320).expect("in");
     desk.stream.record(&after).expect("recorded");
     for range in [128..192, 0..129, 191..BYTES] {
-        assert_eq!(code(desk.pinned.part(range.clone())), Err(NOT_READY), "{range:?} is written");
+        assert_eq!(code(desk.pinned.part(range.clone())), Err(NOT_READY), "a copy writes to {range:?}");
     }
-    assert!(desk.pinned.part(192..BYTES).is_ok(), "what is only read may be read");
+    assert!(desk.pinned.part(192..BYTES).is_ok(), "memory that a copy reads may be read");
     assert_eq!(code(desk.pinned.part_mut(319..400)), Err(NOT_READY), "but not written");
-    assert!(desk.pinned.part_mut(0..128).is_ok(), "beside it");
+    assert!(desk.pinned.part_mut(0..128).is_ok(), "outside both copies");
     alone.order("release");
     until(|| after.is_done()).expect("no error");
     assert_eq!(desk.pinned.part(128..192).expect("done")[..], [3; 64]);
@@ -43,19 +44,19 @@ fn nothing_is_copied_to_memory_being_read() {
     let look = pinned.part(0..64).expect("free");
     assert_eq!(code(stream.copy_out(at, pinned, 0..64)), Err(NOT_READY));
     assert_eq!(code(stream.replay(&graph)), Err(NOT_READY));
-    assert!(stream.copy_in(at, pinned, 0..64).is_ok(), "it may be read by both");
+    assert!(stream.copy_in(at, pinned, 0..64).is_ok(), "host and device may both read");
     drop(look);
-    stream.replay(&graph).expect("nobody looks");
+    stream.replay(&graph).expect("the memory is free");
     assert_eq!(code(pinned.part(0..1)), Err(NOT_READY), "a replay copies as well");
     until(|| stream.is_done()).expect("no error");
     assert!(pinned.part(0..1).is_ok());
-    // Memory being written is not read by the device either; only a replay can try.
+    // Nor does the device read memory that the host is writing; only a replay can attempt that.
     let mut own = Pinned::take(gpu, 64).expect("pinned");
     let graph = stream.capture(|| stream.copy_in(at, &own, 0..64)).expect("captured");
     let written = own.bytes_mut().expect("free");
     assert_eq!(code(stream.replay(&graph)), Err(NOT_READY));
     drop(written);
-    stream.replay(&graph).expect("nobody looks");
+    stream.replay(&graph).expect("the memory is free");
     until(|| stream.is_done()).expect("no error");
 }
 

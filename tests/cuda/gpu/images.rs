@@ -32,7 +32,7 @@ fn load(desk: &Desk, files: &ImageFiles) -> Source {
     image.source()
 }
 
-/// A complete fatbin of these sources; the stand-in has no chip for it.
+/// A complete fatbin of these sources, without code for the stand-in's chip: the driver refuses it.
 fn fatbin() -> Vec<u8> {
     let header = [0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0, 8, 0, 0, 0, 0, 0, 0, 0];
     let stamp = PTX.lines().next().expect("a first line").as_bytes();
@@ -46,7 +46,7 @@ fn ptx_is_used_if_the_fatbin_does_not_fit() {
     fs::create_dir_all(&folder.0).expect("a folder");
     let path = folder.0.join("ganglion.fatbin");
     let files = ImageFiles { ptx: PTX, fatbin: Some(path.clone()), marks: None };
-    // None; not a fatbin; two truncated ones; a complete one.
+    // No file; a file that is not a fatbin; two truncated fatbins; a complete one.
     assert_eq!(load(&desk, &files), Source::Ptx);
     let whole = fatbin();
     for bytes in [b"text".to_vec(), whole[..20].to_vec(), whole[..30].to_vec(), whole] {
@@ -79,7 +79,7 @@ fn a_fatbin_that_killed_a_process_is_not_loaded() {
     // Another file may be loaded.
     fs::write(&path, [fatbin(), b"\n".to_vec()].concat()).expect("written");
     assert_eq!(shown(), 1);
-    fs::write(&path, fatbin()).and_then(|()| fs::remove_file(mark)).expect("as its message says");
+    fs::write(&path, fatbin()).and_then(|()| fs::remove_file(mark)).expect("as the message tells the user");
     assert_eq!((shown(), left()), (1, 0));
 }
 

@@ -45,7 +45,7 @@ fn figures_are_judged_by_device_name() {
     let (met, reached, missed) = (json!(["pass", false]), json!(["pass", true]), json!(["fail", false]));
     let row = |name: &str, verdict: &Value| (name.to_string(), verdict.clone());
     let cycles = |verdict: &Value| [row("full cycle", verdict), row("full cycle", verdict)];
-    let copy = row("evolve + features over a copy", &missed);
+    let copy = row("evolve + features relative to a copy", &missed);
     let common = [row("GPU memory", &met), row("host CPU at 100 Hz", &met)];
     let h200 = [row("64 robots", &reached), row("match 10", &reached)];
     let expected = [&cycles(&met)[..], std::slice::from_ref(&copy), &h200, &common].concat();
@@ -74,7 +74,8 @@ fn an_absent_figure_is_not_measured_rather_than_zero() {
     }
 }
 
-/// Output of compute-sanitizer: memcheck with two errors, the others clean, one without the tests' summary.
+/// Output of compute-sanitizer: memcheck with two errors, racecheck with three warnings, initcheck without
+/// the tests' summary, and synccheck without its own.
 const SANITIZER: &str = r#"case "$*" in
 *--version*) exit 0 ;;
 *memcheck*) echo '========= ERROR SUMMARY: 2 errors'; echo 'test result: ok. 1 passed; 0 failed'; exit 9 ;;
@@ -107,7 +108,7 @@ fn sanitizer_counts_are_kept_when_the_part_failed() {
     kit.program("bin/compute-sanitizer", "exit 127");
     let (said, report) = kit.check(&checks);
     assert_eq!((said.status.code(), results(&report)), (Some(0), vec!["skipped"; 4]));
-    let why = "absent: compute-sanitizer is there and does not run (exit code 127)";
+    let why = "absent: compute-sanitizer is installed but does not run (exit code 127)";
     assert_eq!(word(&report, "synccheck", "why"), why);
 }
 
@@ -159,7 +160,7 @@ fn tests_that_fail_or_hang_are_counted_and_named() {
     assert_eq!((&skipped["result"], &skipped["why"]), (&json!("failed"), &json!("skipped: no GPU")));
 }
 
-/// A program whose driver caches compiled kernels if that is allowed.
+/// A program whose driver caches compiled kernels if the environment allows it.
 const STARTS: &str = r#"image=ptx ms=900
 [ -e "$GANGLION_IMAGE" ] && image=fatbin ms=20
 if [ "$CUDA_CACHE_DISABLE" = 0 ]; then
@@ -202,7 +203,7 @@ fn a_rehearsal_runs_the_real_program_without_judging() {
     let Some(kit) = Kit::new("rehearsal", "exit 0") else { return };
     kit.link(Path::new(env!("CARGO_BIN_EXE_ganglion")), "target/gpu-check/ganglion");
     kit.link(&std::env::current_exe().expect("this test program"), "target/gpu-check/tests");
-    // As `scripts/stand-in-driver` does, without compiling it again.
+    // Does what `scripts/stand-in-driver` does, but without compiling the driver again.
     let library = stand_in.folder().join("libcuda.so");
     kit.program(
         "scripts/stand-in-driver",
@@ -217,7 +218,7 @@ fn a_rehearsal_runs_the_real_program_without_judging() {
     assert_eq!(part(&report, "start/cache")["output"]["first"]["image"], "ptx");
     let verdicts = report["targets"].as_array().expect("a list").iter().map(|target| &target["verdict"]);
     assert!(verdicts.clone().all(|verdict| verdict == "not judged" || verdict == "not measured"), "{report}");
-    // Without the flag the stand-in does not count as a GPU.
+    // Without `--emulated`, the stand-in does not count as a GPU.
     let name = &only[0].replace("/8/", "/32/");
     let bench = r#"echo '{"engine":"cuda","emulated":true}'"#;
     let _ = fs::remove_file(kit.path("target/gpu-check/ganglion"));

@@ -1,5 +1,5 @@
-//! Neither a bad part, whatever it prints and however it ends, nor a signal loses the results of the other
-//! parts.
+//! A part that fails, whatever it prints and however it ends, must not lose the results of the other parts;
+//! nor must a signal.
 
 use super::{Kit, ROBOT_F16, ROBOT_F32, part, results, text, word};
 use serde_json::json;
@@ -19,8 +19,8 @@ const FOUR: [&str; 8] = ["--only", "doctor", "--only", ROBOT_F32, "--only", ROBO
 
 #[test]
 fn a_parts_output_cannot_hide_other_results() {
-    // Not UTF-8 before a good last line; not UTF-8 in it; no object; nothing; a number that JSON does not
-    // have.
+    // Invalid UTF-8 before a good last line, and in the last line; no object; no output; numbers and text
+    // that JSON does not allow; another engine; nesting too deep; death by a signal; an error exit.
     let object = r#"{"engine":"cuda","device":"X","cycle":{"p50_us":1}}"#;
     let deep = "python3 -c 'print(\"[\" * 100000)'";
     let nested = r#"python3 -c 'print("{\"engine\":\"cuda\",\"x\":" + "[" * 950 + "]" * 950 + "}")'"#;
@@ -70,9 +70,9 @@ fn a_hanging_part_is_killed_and_the_rest_skipped() {
     assert!(word(&report, ROBOT_F32, "why").ends_with("s: killed"), "{hung}");
     let left = part(&report, "bench/cpu/64/f16/rung-5");
     assert_eq!(left["result"], "not begun");
-    assert!(left["why"].as_str().is_some_and(|why| why.contains("the time of the whole was over")), "{left}");
-    assert_eq!(report["state"], "the time of the whole was over");
-    // One entry per part, and one line at the start and the end of each.
+    assert!(left["why"].as_str().is_some_and(|why| why.contains("the time limit was reached")), "{left}");
+    assert_eq!(report["state"], "the time limit was reached");
+    // Every part is counted once, and has a line at its start if it began.
     let counted: u64 =
         report["counts"].as_object().expect("counts").values().filter_map(|n| n.as_u64()).sum();
     assert_eq!(counted, results(&report).len() as u64);
@@ -87,7 +87,7 @@ fn a_hanging_part_is_killed_and_the_rest_skipped() {
 fn until_it_runs(kit: &Kit) -> std::process::Child {
     let mut script = kit.command(&FOUR).stdout(Stdio::piped()).spawn().expect("python3");
     let lines = BufReader::new(script.stdout.take().expect("piped")).lines();
-    // The line is printed before the part starts: without delay, though standard output is not a terminal.
+    // Printed before the part starts and not buffered, although standard output is not a terminal.
     let mut lines = lines.map(|line| line.expect("a line"));
     assert!(lines.any(|line| line.starts_with("start ") && line.contains(ROBOT_F32)), "it says what begins");
     while fs::read_to_string(kit.path("started")).map_or(0, |pids| pids.lines().count()) < 2 {
@@ -103,7 +103,7 @@ fn two_processes(deaf: bool) -> String {
     answers(&format!("{deaf}sleep 600 & echo $! >>started; echo $$ >>started; wait; sleep 600"), "exit 3")
 }
 
-/// The process IDs of whichever of the two still run; a zombie does not count.
+/// The IDs of the recorded processes that still run; a zombie does not count.
 fn alive(kit: &Kit) -> Vec<String> {
     let pids = fs::read_to_string(kit.path("started")).expect("two numbers");
     let state = |pid: &str| fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -113,8 +113,9 @@ fn alive(kit: &Kit) -> Vec<String> {
     pids.lines().filter(runs).map(str::to_string).collect()
 }
 
-/// Returns the processes that are left. A killed process is gone once it has been scheduled on a busy
-/// machine; the others live for ten minutes, which is longer than any wait here.
+/// Waits for the processes to end, about 10 s at most, and returns those that are left. On a busy machine a
+/// killed process ends only once it has been scheduled. One that was not killed lives for ten minutes, which
+/// is longer than any wait here.
 fn left_alive(kit: &Kit) -> Vec<String> {
     let mut looks = 0;
     while !alive(kit).is_empty() && looks < 1_000 {
@@ -161,7 +162,7 @@ fn killed_script_leaves_a_file_saying_what_was_done() {
     let report = kit.report();
     assert_eq!(results(&report), ["passed", "running", "not begun", "not begun"]);
     assert_eq!((&report["state"], &report["counts"]["not begun"]), (&json!("running"), &json!(2)));
-    // The shell first: it would continue with its next line when its child ends.
+    // The shell first: it would continue with its next command when its child ends.
     for pid in alive(&kit).iter().rev() {
         let _ = Command::new("kill").args(["-KILL", pid]).status();
     }
@@ -188,7 +189,7 @@ fn logs_of_an_earlier_run_are_not_reused() {
         names
     };
     kit.check(&FOUR);
-    assert_eq!(names().len(), 8, "two of each part");
+    assert_eq!(names().len(), 8, "two per part");
     kit.check(&["--only", "doctor"]);
     assert_eq!(names(), ["01-doctor.err", "01-doctor.out"]);
 }

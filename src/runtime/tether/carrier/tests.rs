@@ -87,7 +87,7 @@ fn old_session_resumes_if_it_is_received_first_after_silence() {
     assert_eq!(carrier.link().0, LinkPhase::Joining);
     let _ = carrier.attempt(at(350)).unwrap();
     assert!(!carrier.check(at(351)) && carrier.check(at(450)), "the next attempt is due after about 50 ms");
-    // It was only slow.
+    // The brain was only slow.
     let answer = answer_cycle(&mut brain, &first);
     assert!(matches!(carrier.receive(&answer, at(451)), Arrived::Answer { .. }));
     assert_eq!((carrier.link().0, carrier.due()), (LinkPhase::Joined, Instant::NEVER));

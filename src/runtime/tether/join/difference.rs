@@ -17,7 +17,7 @@ pub enum Difference {
     MotorCount(usize, usize),
     /// The motor with this number, counted from 1.
     Motor(usize, String, String),
-    /// A sensor or motor beyond the listed ones.
+    /// A sensor or motor beyond the listed ones, of which there are this many.
     Beyond(usize),
     /// Time between two cycles.
     Period(Span, Span),
@@ -100,7 +100,7 @@ impl fmt::Display for Difference {
             ),
             Difference::Digest(robot, brain) => write!(
                 f,
-                "the robot's board has digest {}, the brain's has {}; 'ganglion check' prints a board",
+                "the robot's board has digest {}, the brain's has {}; compare them with 'ganglion check'",
                 hex(robot),
                 hex(brain)
             ),

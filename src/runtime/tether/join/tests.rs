@@ -5,7 +5,7 @@ use crate::deploy::board;
 use proptest::prelude::*;
 
 fn board(name: &str) -> Board {
-    board::built_in(name).expect("it is built in").expect("and sound").board
+    board::built_in(name).expect("it is built in").expect("it is valid").board
 }
 
 fn join(name: &str) -> Join {

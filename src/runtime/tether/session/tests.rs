@@ -143,7 +143,7 @@ fn a_reflected_datagram_is_dropped() {
     let (request, answer) = (up(&mut robot), down(&mut brain));
     assert_eq!(open(&mut robot, &request), Err(Dropped::Kind));
     assert_eq!(open(&mut brain, &answer), Err(Dropped::Kind));
-    // With the kind and length of the other direction, it counts as forged.
+    // With the kind and length of the other direction, the datagram counts as forged.
     let mut disguised = request[..DOWN_BYTES].to_vec();
     disguised[4] = Kind::Down as u8;
     assert_eq!(open(&mut robot, &disguised), Err(Dropped::Forged));
@@ -201,7 +201,7 @@ fn a_forged_second_message_changes_nothing() {
     let (_, robot) = joining.answer(&second).expect("the unchanged one is still accepted");
     let (mut robot, mut brain) = (robot.unwrap(), brain.unwrap());
     assert_eq!(open(&mut brain, &up(&mut robot)), Ok(REQUEST.to_vec()));
-    assert_eq!(joining.answer(&second).err(), Some(Dropped::Stale), "it is accepted once");
+    assert_eq!(joining.answer(&second).err(), Some(Dropped::Stale), "a reply is accepted only once");
 }
 
 #[test]
@@ -211,15 +211,16 @@ fn replayed_first_message_is_detected_by_its_ephemeral_key() {
     let (second, brain) = pending.reply(&joined(9)).unwrap();
     let (_, robot) = joining.answer(&second).unwrap();
     let (mut robot, mut brain) = (robot.unwrap(), brain.unwrap());
-    // An attacker replays it: the handshake succeeds, which is why the brain remembers ephemeral keys.
+    // An attacker replays the message: the handshake succeeds. This is why the brain remembers ephemeral
+    // keys.
     let (_, pending) = accept(&key(1), &first).unwrap();
     let (other, replayed) = pending.reply(&joined(9)).unwrap();
     assert_eq!(ephemeral_of(&first), ephemeral_of(&first.clone()));
     assert_ne!(ephemeral_of(&first), ephemeral_of(&Joining::begin(&key(1), &join()).unwrap().0));
-    // The resulting session is useless to everyone, and the robot does not accept the reply.
+    // The resulting session opens nothing, and the robot does not accept the reply.
     assert_eq!(open(&mut replayed.unwrap(), &up(&mut robot)), Err(Dropped::Forged));
     assert_eq!(joining.answer(&other).err(), Some(Dropped::Stale));
-    assert_eq!(open(&mut brain, &up(&mut robot)), Ok(REQUEST.to_vec()), "the session goes on");
+    assert_eq!(open(&mut brain, &up(&mut robot)), Ok(REQUEST.to_vec()), "the original session continues");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Moves a worker off the caller's core. There it would take the caller's time instead of adding its own.
+//! Moves a worker off the caller's core, where it would take CPU time from the caller instead of adding some.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
@@ -14,7 +14,8 @@ impl Affinity {
     }
 
     /// Leaves core `cpu` if the thread is on it and may use another: from then on it may use all allowed
-    /// cores but `cpu`. Returns whether it has moved; makes a system call only then.
+    /// cores but `cpu`. Returns whether it has moved. A thread that is not on `cpu` only asks for its current
+    /// core, which takes no system call on x86-64 (rustix uses the vDSO) and one on aarch64.
     pub fn leave(&self, cpu: usize) -> bool {
         if sched_getcpu() != cpu || self.allowed.count() < 2 || !self.allowed.is_set(cpu) {
             return false;
@@ -34,17 +35,17 @@ mod tests {
         let affinity = Affinity::of_this_thread();
         let here = sched_getcpu();
         if affinity.allowed.count() < 2 {
-            assert!(!affinity.leave(here), "there is no other");
+            assert!(!affinity.leave(here), "there is no other core");
             return;
         }
-        // The system may move this thread between two statements, so it tries again.
+        // The system may move this thread between two statements, so the test tries up to a hundred times.
         let left = (0..100).find_map(|_| Some(sched_getcpu()).filter(|cpu| affinity.leave(*cpu)));
         let left = left.expect("moved within a hundred tries");
         assert_ne!(sched_getcpu(), left);
-        assert!(!affinity.leave(left), "it is no longer there");
+        assert!(!affinity.leave(left), "the thread is no longer on that core");
         let next = sched_getcpu();
         if affinity.allowed.count() == 2 {
-            assert!(affinity.leave(next), "it may use the first one again");
+            assert!(affinity.leave(next), "the thread may use the first core again");
             assert_eq!(sched_getcpu(), left);
         }
     }

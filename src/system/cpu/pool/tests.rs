@@ -146,7 +146,7 @@ fn watched(body: impl FnOnce() + Send + 'static) {
         let _ = ended.send(());
     });
     match end.recv_timeout(Duration::from_secs(120)) {
-        Err(crossbeam_channel::RecvTimeoutError::Timeout) => panic!("it hangs"),
+        Err(crossbeam_channel::RecvTimeoutError::Timeout) => panic!("the test hangs"),
         _ => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
     }
 }
@@ -194,7 +194,7 @@ fn job_positions_stay_with_their_thread() {
         let done = Arc::new(AtomicUsize::new(0));
         let (at, count) = (gate.clone(), done.clone());
         let mut all = jobs(8, move |job| {
-            // The worker's first job waits until the caller has done all of its own half.
+            // The worker's last job waits until the caller has done all of its own half.
             if job.place == 7 {
                 at.pass();
             }
@@ -203,7 +203,8 @@ fn job_positions_stay_with_their_thread() {
                 at.await_arrivals(1);
             }
         });
-        // A worker that is awake could take a job from another queue before its own is filled.
+        // A worker that is awake could find its own queue empty just before it is filled, and then take a job
+        // from the caller's queue.
         while !pool.workers[0].is_asleep() {
             thread::yield_now();
         }

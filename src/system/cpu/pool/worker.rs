@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::JoinHandle;
 
-/// How long a worker spins after its last job before it sleeps. A field cycle has two runs with less than
-/// this between them, and waking a sleeping worker costs the caller some microseconds and the worker more.
+/// How long a worker spins after its last job before it sleeps. The two runs of a field cycle are less than
+/// this apart, and waking a sleeping worker costs the caller some microseconds and the worker more.
 const AWAKE: Span = Span::from_micros(50);
 
 /// The caller's end of a worker.
@@ -22,8 +22,8 @@ pub(super) struct Worker<T> {
 }
 
 impl<T: PoolJob> Worker<T> {
-    /// Starts worker `number`, on `cpu` if one is given, and waits for the system's answer. `None`: the
-    /// system refused to start a thread.
+    /// Starts worker `number`, on core `cpu` if one is given, and waits until the system has granted or
+    /// refused that core. `None`: the system refused to start a thread.
     pub fn start(
         number: usize,
         cpu: Option<usize>,
@@ -31,8 +31,8 @@ impl<T: PoolJob> Worker<T> {
         places: usize,
         signals: Arc<Signals>,
     ) -> Option<(Worker<T>, Option<Refusal>)> {
-        // Between two checks by the caller, a worker brings back the job that it had, and at most all jobs
-        // that were handed out since.
+        // Between two checks by the caller, a worker brings back at most the job that it was performing and
+        // all jobs that were handed out since.
         let (returns, done) = RingBuffer::new(places + 1);
         let asleep: Arc<AtomicBool> = Arc::default();
         let mut side = WorkerSide { intake, returns, asleep: asleep.clone(), signals, affinity: None };
@@ -51,12 +51,13 @@ impl<T: PoolJob> Worker<T> {
 }
 
 impl<T> Worker<T> {
-    /// A job that it has finished.
+    /// Takes a job that the worker has finished, if there is one.
     pub fn returned(&mut self) -> Option<Envelope<T>> {
         self.done.pop().ok()
     }
 
-    /// Wakes it if it sleeps or is about to. Needs a `SeqCst` fence between the sending and this call.
+    /// Wakes the worker if it sleeps or is about to. There must be a `SeqCst` fence between sending a job and
+    /// this call.
     pub fn wake(&self) {
         // Read first: a swap would take the cache line away from a worker that is awake.
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::Relaxed) {
@@ -64,7 +65,7 @@ impl<T> Worker<T> {
         }
     }
 
-    /// Wakes it in any case.
+    /// Unparks the thread in any case.
     pub fn nudge(&self) {
         self.thread.thread().unpark();
     }
@@ -75,9 +76,9 @@ impl<T> Worker<T> {
         self.asleep.load(Ordering::Relaxed)
     }
 
-    /// Waits until it has ended.
+    /// Waits until the thread has ended.
     pub fn join(self) {
-        let _ = self.thread.join(); // it catches and reports its own panics
+        let _ = self.thread.join(); // the thread catches and reports its own panics
     }
 }
 
@@ -87,7 +88,7 @@ struct WorkerSide<T> {
     returns: Producer<Envelope<T>>,
     asleep: Arc<AtomicBool>,
     signals: Arc<Signals>,
-    /// The cores that it may use, if it was not given one.
+    /// The cores that the thread may use; `None` if it was given one core.
     affinity: Option<Affinity>,
 }
 
@@ -133,12 +134,13 @@ impl<T: PoolJob> WorkerSide<T> {
     /// Sleeps until it is woken; returns a job that arrived meanwhile, unless another thread took it.
     ///
     /// No wake-up is lost. The worker sets `asleep`, fences, and checks the queues once more; the caller
-    /// sends, fences, and reads `asleep`. All `SeqCst` fences have one order, and the thread whose fence
-    /// comes second sees what the other wrote before its own fence. So either the worker sees the job and
-    /// does not park, or the caller sees `asleep` and unparks; and `park` after `unpark` returns at once. The
-    /// caller clears `asleep` only together with an unpark, the worker only before it checks the queues
-    /// again. Ending does not depend on `asleep`: the pool sets `end` and then unparks every worker, and the
-    /// worker checks `end` here after it has set `asleep`, and on each turn of `serve`.
+    /// sends, fences, and reads `asleep`. All `SeqCst` fences have a single total order, and the thread whose
+    /// fence comes second sees everything that the other thread wrote before the first fence. So either the
+    /// worker sees the job and does not park, or the caller sees `asleep` and unparks; and `park` after
+    /// `unpark` returns at once. The caller clears `asleep` only together with an unpark, the worker only
+    /// before it checks the queues again. Ending does not depend on `asleep`: the pool sets `end` and then
+    /// unparks every worker, and the worker checks `end` here after it has set `asleep`, and in each
+    /// iteration of `serve`.
     fn sleep(&mut self) -> Option<Envelope<T>> {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -153,8 +155,8 @@ impl<T: PoolJob> WorkerSide<T> {
     }
 }
 
-/// The two halves of the protocol in [`WorkerSide::sleep`], each alone: a whole run hits the moment between
-/// them once in a million times.
+/// Tests each half of the protocol in [`WorkerSide::sleep`] on its own: only one run in a million hits the
+/// moment between the halves.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,7 +188,7 @@ mod tests {
             let _ = tell.send(side.sleep().is_some());
         });
         let took = told.recv_timeout(std::time::Duration::from_secs(60));
-        thread.thread().unpark(); // only a worker that sleeps needs it
+        thread.thread().unpark(); // so that the thread ends even if it sleeps
         assert!(took == Ok(true), "it sleeps although there is a job");
         thread.join().unwrap();
     }
@@ -197,7 +199,7 @@ mod tests {
         let asleep = side.asleep.clone();
         let (tell, told) = bounded(1);
         let thread = std::thread::spawn(move || {
-            // `park` may return spuriously, and so may `sleep`.
+            // `park` may return spuriously, and then `sleep` returns without a job.
             while side.sleep().is_none() {}
             let _ = tell.send(());
         });

@@ -15,12 +15,12 @@ impl Half {
         f32::from_bits(magnitude.to_bits() | u32::from(self.0 & 0x8000) << 16)
     }
 
-    /// The nearest half, ties to even, of a value of magnitude below 65,504.
+    /// The half nearest to `value`, ties to even; |value| below 65,504.
     #[inline(always)]
     pub fn from_f32(value: f32) -> Half {
         let magnitude = value.abs();
-        // Below 2^-14 a half has a fixed step of 2^-24: adding 0.5 rounds to that step in f32, whose step at
-        // 0.5 is the same.
+        // Below 2^-14 a half has a fixed step of 2^-24. Adding 0.5 in f32 rounds to that step, because f32
+        // has the same step at 0.5.
         let small = (magnitude + 0.5).to_bits() - 0.5_f32.to_bits();
         let bits = magnitude.to_bits();
         let odd = bits >> 13 & 1;
@@ -38,16 +38,16 @@ impl Half {
 pub trait Simd: Copy + Send + 'static {
     /// A register of `LANES` f32.
     type V: Copy;
-    /// Numbers in a register.
+    /// Number of f32 in a register.
     const LANES: usize;
 
     /// `x` in every lane.
     fn splat(self, x: f32) -> Self::V;
     /// Loads the numbers of a slice.
     fn load(self, from: &[f32]) -> Self::V;
-    /// Loads halves.
+    /// Loads halves, converted to f32.
     fn load_half(self, from: &[Half]) -> Self::V;
-    /// Loads whole numbers.
+    /// Loads integers, converted to f32.
     fn load_i16(self, from: &[i16]) -> Self::V;
     /// Stores the lanes in a slice.
     fn store(self, v: Self::V, to: &mut [f32]);
@@ -84,26 +84,27 @@ pub trait Simd: Copy + Send + 'static {
     /// The last lane in every lane.
     fn last(self, v: Self::V) -> Self::V;
 
-    /// The lanes of both, alternating: a0 b0 a1 b1 ..., the lower half of that row, then the upper.
+    /// The lanes of both, interleaved: the lower half and the upper half of the row a0 b0 a1 b1 ...
     fn zip(self, a: Self::V, b: Self::V) -> (Self::V, Self::V);
-    /// The inverse of `zip`: of the row a0 a1 ... b0 b1 ... the numbers at even places, then those at odd
-    /// ones.
+    /// The inverse of `zip`: the numbers at even indices and those at odd indices of the row
+    /// a0 a1 ... b0 b1 ...
     fn unzip(self, a: Self::V, b: Self::V) -> (Self::V, Self::V);
     /// As `zip`, four lanes at a time; with four lanes that is (a, b).
     fn zip_fours(self, a: Self::V, b: Self::V) -> (Self::V, Self::V);
-    /// The last lane first.
+    /// The lanes in reverse order.
     fn reverse(self, v: Self::V) -> Self::V;
 
-    /// y, clamped to +-60, split into f + n: n is the nearest whole number, in the form that
-    /// [`scale`](Simd::scale) expects, f the remainder, -0.5..=0.5. y is finite.
+    /// Splits y, which is finite, into f + n: n is the nearest integer, in the form that
+    /// [`scale`](Simd::scale) expects, and f is the remainder, -0.5..=0.5. Before that, y is clamped to at
+    /// most 60 and, except with AVX-512, to at least -60.
     fn split(self, y: Self::V) -> (Self::V, Self::V);
     /// p 2^n, for p in 0.5..=2.
     fn scale(self, p: Self::V, n: Self::V) -> Self::V;
 }
 
-/// 1.5 x 2^23: a number within +-2^22 added to this is rounded to a whole one, which is then in the lowest
-/// bits.
+/// 1.5 x 2^23: adding a number within +-2^22 to this rounds it to an integer, which is then in the lowest
+/// bits of the sum.
 pub const TO_WHOLE: f32 = 12_582_912.0;
-/// Largest |exponent| of a split: in f32, 1 added to 2^60 is lost, and so is 2^-60 added to 1; the product of
-/// two such powers is still in range.
+/// Largest |exponent| of a split (AVX-512: largest exponent). In f32, adding 1 to 2^60 changes nothing, nor
+/// does adding 2^-60 to 1; the product of two such powers is still in range.
 pub const MOST_EXPONENT: f32 = 60.0;

@@ -5,7 +5,7 @@ use super::*;
 use crate::base::seed::{Stream, uniform};
 use std::panic::catch_unwind;
 
-/// More lanes than any level has.
+/// The most lanes that any level has.
 const MOST: usize = 16;
 
 /// A test whose body is compiled for, and run at, every level.
@@ -219,7 +219,7 @@ at_every_level! {
             assert!(f_is.abs() <= 0.5, "{y}: {f_is}");
             let whole = f64::from(y) - f64::from(f_is);
             assert!(whole == whole.round() && power == whole.exp2(), "{y}: {f_is} and {power}");
-            // The ends of the range for `scale` are exact too.
+            // `scale` is exact for every p in its range, the ends included.
             for p in [0.5_f32, 0.8, 1.3, 2.0] {
                 let scaled = lanes(simd, simd.scale(simd.splat(p), n))[S::LANES - 1];
                 let exact = f64::from(p) * power;
@@ -234,7 +234,7 @@ at_every_level! {
         for y in [-60.0_f32, -60.4, -61.0, -127.0, -1e6, -3.4e38] {
             let (f, n) = simd.split(simd.splat(y));
             let (f, power) = (lanes(simd, f)[0], lanes(simd, simd.scale(one, n))[0]);
-            // Some levels stop at 2^-60, some go on towards 0: added to 1 there is no difference.
+            // Some levels stop at 2^-60, others go on towards 0: added to 1, neither makes a difference.
             assert!(f.abs() <= 0.5 && (0.0..=1e-18).contains(&power), "{y}: {f}, {power}");
         }
     }
@@ -263,7 +263,7 @@ fn defined(half: u16) -> f64 {
     if half & 0x8000 == 0 { size } else { -size }
 }
 
-/// All finite halves, the largest 65,504; a few of each exponent under Miri.
+/// All finite halves, up to 65,504 in magnitude; under Miri only every 2503rd.
 fn finite_halves() -> impl Iterator<Item = u16> {
     (0..=u16::MAX).filter(|half| half & 0x7c00 != 0x7c00).step_by(if cfg!(miri) { 2503 } else { 1 })
 }
@@ -280,8 +280,8 @@ at_every_level! {
 }
 
 at_every_level! {
-    /// Each half itself, the point half-way to the next one (a tie, to the even one), and the numbers next to
-    /// that point: normal and subnormal, either sign.
+    /// Each half itself, the point half-way to the next one (a tie, which rounds to the even one), and the
+    /// numbers next to that point: normal and subnormal, either sign.
     fn a_number_becomes_the_nearest_half_and_a_tie_the_even_one<S>(simd) {
         let mut stored = [Half(0x7fff); MOST];
         let mut becomes = |value: f32, half: u16| {
@@ -301,7 +301,7 @@ at_every_level! {
             becomes(inwards, half);
             becomes(outwards, half + 1);
         }
-        // Far below the smallest half, 2^-24, and at half of it.
+        // Far below the smallest half, 2^-24; at half of it, a tie; and slightly above half of it.
         for (value, half) in [(1e-40, 0), (-1e-40, 0x8000), (2.0_f32.powi(-25), 0), (2.1_f32 * 2.0_f32.powi(-26), 1)] {
             becomes(value, half);
         }

@@ -1,5 +1,5 @@
 //! AVX2 and AVX-512. The intrinsics on values are safe inside functions that have the features; those on
-//! memory take pointers, each checked against its slice first.
+//! memory take pointers, and the length of the slice is checked first.
 
 use super::Kernel;
 use super::lanes::{Half, MOST_EXPONENT, Simd, TO_WHOLE};
@@ -129,7 +129,7 @@ impl Simd for Avx2 {
     }
 
     pairs! {
-        // unpack works within halves of the register; the halves are put in order afterwards.
+        // unpack works within 128-bit lanes, which are put in order afterwards.
         fn zip(a, b) = {
             let (low, high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
             (_mm256_permute2f128_ps::<0x20>(low, high), _mm256_permute2f128_ps::<0x31>(low, high))
@@ -158,7 +158,8 @@ impl Simd for Avx2 {
         fn min(a: __m256, b: __m256) = _mm256_min_ps(a, b);
         fn max(a: __m256, b: __m256) = _mm256_max_ps(a, b);
         fn abs(a: __m256) = _mm256_andnot_ps(_mm256_set1_ps(-0.0), a);
-        // The middle holds the upper half of `before` and the lower of `v`; alignr works within halves.
+        // alignr works within 128-bit lanes, so `middle` is the upper half of `before`, then the lower half
+        // of `v`.
         fn west(before: __m256, v: __m256) = {
             let (before, v) = (_mm256_castps_si256(before), _mm256_castps_si256(v));
             let middle = _mm256_permute2x128_si256::<0x21>(before, v);
@@ -217,7 +218,8 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn split(self, y: __m512) -> (__m512, __m512) {
-        // Below the smallest exponent, `scale` returns 0. Added to 1, it gives the same sum as 2^-60.
+        // No lower limit: below -60, `scale` returns less than 2^-60, down to 0. Added to 1, that gives the
+        // same sum as 2^-60.
         let y = self.min(y, self.splat(MOST_EXPONENT));
         let n = self.whole(y);
         (self.sub(y, n), n)
@@ -271,7 +273,7 @@ impl Simd for Avx512 {
 
 impl Avx512 {
     values! {
-        // The nearest whole number, ties to even.
+        // The nearest integer, ties to even.
         fn whole(y: __m512) = _mm512_roundscale_ps::<0>(y);
     }
 }

@@ -53,7 +53,7 @@ fn without_requests_nothing_changes_and_nothing_is_refused() {
         let before = look(Role::Tick);
         let granted = become_real_time(&NOTHING, Role::Tick);
         assert!(granted.refusals.is_empty());
-        // The memory is the whole process's, and another test may have just locked it.
+        // Memory is locked for the whole process, and another test may have just done so.
         let Granted { memory_locked, locked_kib, .. } = before;
         assert_eq!(Granted { memory_locked, locked_kib, ..granted }, before);
     });
@@ -94,7 +94,7 @@ fn field_gets_its_own_core_or_stays_off_the_ticks() {
         assert!(refusal.to_string().contains("field.cpus") && refusal.fix().contains("field.cpus"));
         assert_eq!(granted.cores, (cores.count() - 1).max(1));
     });
-    // Only the field has cores of its own.
+    // Only threads of the field have cores of their own.
     on_a_thread(|| assert_eq!(become_real_time_on(&NOTHING, Role::Bus, Some(cpu)).cores, cores.count()));
     on_a_thread(|| {
         assert_eq!(stay_on(cpu), Ok(()));
@@ -136,7 +136,7 @@ fn memory_reported_as_locked_is_locked() {
     on_a_thread(|| {
         let granted = become_real_time(&RtPlan { lock_memory: true, ..NOTHING }, Role::Tick);
         let locked: u64 = status("VmLck").trim_end_matches(" kB").parse().unwrap();
-        // The other tests of this process must not pay for it.
+        // The other tests of this process must not run with locked memory.
         rustix::mm::munlockall().unwrap();
         assert_eq!(granted.memory_locked, locked > 0);
         assert_eq!(granted.memory_locked, !requests(&granted).contains(&Request::Memory), "{granted:?}");

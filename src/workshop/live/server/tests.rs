@@ -16,17 +16,17 @@ const SOON: Duration = Duration::from_secs(60);
 type Client = WebSocket<MaybeTlsStream<TcpStream>>;
 
 fn server() -> Server {
-    Server::listen(SocketAddr::from(([127, 0, 0, 1], 0)), &status(""), "1").expect("it listens")
+    Server::listen(SocketAddr::from(([127, 0, 0, 1], 0)), &status(""), "1").expect("the server listens")
 }
 
-/// A viewer that asks for `protocols`. Accepts it meanwhile.
+/// Connects a viewer that asks for `protocols`, while `server` accepts.
 fn viewer(server: &mut Server, protocols: &str) -> Result<Client, Error> {
     let mut request = format!("ws://{}", server.address().unwrap()).into_client_request().unwrap();
     let protocols = HeaderValue::from_str(protocols).unwrap();
     request.headers_mut().insert("Sec-WebSocket-Protocol", protocols);
     let connecting = thread::spawn(move || connect(request).map(|(client, _)| client));
     while !connecting.is_finished() {
-        server.accept().expect("it accepts");
+        server.accept().expect("the server accepts");
         thread::sleep(Duration::from_millis(1));
     }
     let client = connecting.join().expect("no panic")?;
@@ -44,7 +44,7 @@ fn text(client: &mut Client) -> Value {
 }
 
 fn send(client: &mut Client, request: &Value) {
-    client.send(Message::text(request.to_string())).expect("it takes it");
+    client.send(Message::text(request.to_string())).expect("the request is sent");
 }
 
 /// Asks twice for something that is refused, and waits for the answers. By then the server has handled all
@@ -102,7 +102,7 @@ fn bad_requests_are_answered_and_change_nothing() {
     let mut client = viewer(&mut server, "foxglove.sdk.v1, foxglove.websocket.v1").expect("a viewer");
     let (_, _) = (text(&mut client), text(&mut client));
     for bad in ["", "{", "[]", "{\"op\": \"subscribe\"}", "{\"op\": \"subscribe\", \"subscriptions\": [7]}"] {
-        client.send(Message::text(bad)).expect("it takes it");
+        client.send(Message::text(bad)).expect("the request is sent");
         assert_eq!(text(&mut client)["level"], 2, "{bad}");
     }
     send(&mut client, &json!({"op": "subscribe", "subscriptions": [{"id": 1, "channelId": 99}]}));
@@ -112,7 +112,7 @@ fn bad_requests_are_answered_and_change_nothing() {
     assert_eq!(text(&mut client)["message"], "at most 256 subscriptions");
     // A request that is too long ends the connection, and the server goes on.
     let _ = client.send(Message::text("x".repeat(100_000)));
-    assert!(is_soon(|| !server.accept().expect("it accepts")));
+    assert!(is_soon(|| !server.accept().expect("the server accepts")));
     viewer(&mut server, "foxglove.sdk.v1").expect("another viewer");
 }
 
@@ -140,14 +140,14 @@ fn a_slow_viewer_loses_news_and_another_one_none() {
     let big = status(&"x".repeat(1 << 20));
     let until = Moment::now() + SOON;
     while server.counts().dropped.load(Ordering::Relaxed) == 0 {
-        assert!(Moment::now() < until, "the slow one never lost anything");
+        assert!(Moment::now() < until, "the slow viewer never lost an update");
         server.show(&big, at(1));
-        assert!(matches!(fast.read(), Ok(Message::Binary(_))), "the fast one gets all of it");
+        assert!(matches!(fast.read(), Ok(Message::Binary(_))), "the fast viewer gets every update");
     }
-    // Eventually it is disconnected.
+    // Eventually the slow viewer is disconnected.
     assert!(is_soon(|| {
         server.show(&status(""), at(1));
-        fast.read().expect("it still gets all of it");
+        fast.read().expect("the fast viewer still gets every update");
         server.viewers.len() == 1
     }));
 }
@@ -160,7 +160,7 @@ fn viewers_beyond_the_most_are_refused() {
     assert!(viewer(&mut server, "foxglove.sdk.v1").is_err());
     assert_eq!(server.counts().refused.load(Ordering::Relaxed), 1);
     drop(clients);
-    assert!(is_soon(|| !server.accept().expect("it accepts")));
+    assert!(is_soon(|| !server.accept().expect("the server accepts")));
     viewer(&mut server, "foxglove.sdk.v1").expect("there is room again");
 }
 
@@ -176,8 +176,8 @@ fn viewers_are_told_that_the_robot_is_silent_once() {
     assert_eq!(text(&mut client)["op"], "removeStatus");
 }
 
-/// Shows `first`, then `second`. The server information and channels that a viewer gets before and after it
-/// has to reconnect.
+/// Shows `first`, then `second`. Returns the server information and the channels that a viewer gets before
+/// and after it has to reconnect.
 fn connected_again(first: &Status, second: &Status) -> [Value; 4] {
     let mut server = server();
     server.show(first, at(1));

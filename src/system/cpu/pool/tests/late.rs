@@ -1,4 +1,5 @@
-//! Late jobs: the caller does them again, they come back later, and a run without a spare job waits for one.
+//! Late jobs: the caller does them again, they come back later, and a run without a spare job waits for the
+//! late one.
 
 use super::*;
 
@@ -27,7 +28,7 @@ fn a_run_ends_without_a_delayed_worker() {
         assert_eq!((pool.stand_ins(), pool.out()), (1, 1));
         pool.late_jobs(|_| panic!("it is still held up"));
 
-        // Two more runs while the late job is out: the caller does everything, and needs no spare.
+        // Two more runs while the late job is outstanding: the caller does everything, and needs no spare.
         for times in 2..=3 {
             pool.run(&mut all, || {}, |place| panic!("asked for {place}"));
             assert_squares(&all);
@@ -42,7 +43,7 @@ fn a_run_ends_without_a_delayed_worker() {
         let mut back = Vec::new();
         pool.late_jobs(|job| back.push((job.id, job.square, job.times)));
         pool.late_jobs(|job| back.push((job.id, job.square, job.times)));
-        assert_eq!(back, [(late, Some(late * late), 1)], "whole, and handed over once");
+        assert_eq!(back, [(late, Some(late * late), 1)], "complete, and handed over once");
     });
 }
 
@@ -154,7 +155,7 @@ fn no_job_is_handed_out_while_one_is_far_too_late() {
             all.iter_mut().for_each(|job| job.square = None);
         }
         for _ in 0..3 {
-            let idle = || thread::sleep(Duration::from_millis(2)); // time enough for it to take one
+            let idle = || thread::sleep(Duration::from_millis(2)); // time enough for a worker to take one
             pool.run(&mut all, idle, |place| panic!("{place} was handed out"));
             assert_squares(&all);
             assert!(all.iter().all(|job| job.by == Some(caller)));

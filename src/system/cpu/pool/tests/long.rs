@@ -1,9 +1,9 @@
-//! Many short runs: no wake-up is lost, no job is lost or doubled, nothing is allocated. Also checks which
+//! Many short runs: no wake-up is lost, no job is lost or done twice, nothing is allocated. Also checks which
 //! cores the threads run on.
 
 use super::*;
 
-/// Number of short runs in each test; few under Miri, which takes milliseconds for one.
+/// Number of short runs in each test; few under Miri, which takes milliseconds for each.
 const RUNS: usize = if cfg!(miri) { 20 } else { 10_000 };
 
 /// Lets between 0 and 120 us pass, so that runs find the workers awake, falling asleep and asleep.
@@ -46,7 +46,7 @@ fn circulate(pool: &mut Pool<Job>, all: &mut Vec<Box<Job>>, spares: &mut Vec<Box
             all,
             || {},
             |place| {
-                let mut spare = spares.pop().expect("as many as `spares` are enough");
+                let mut spare = spares.pop().expect("as many as `Pool::spares` returns are enough");
                 (spare.place, spare.square) = (place, None);
                 Some(spare)
             },
@@ -88,9 +88,9 @@ fn nothing_is_allocated_after_the_first_run() {
             let before = allocations_here();
             for run in 0..RUNS / 10 {
                 pool.run(&mut all, || {}, no_spare);
-                pause(run); // so that they sleep and are woken
+                pause(run); // so that the workers sleep and are woken
             }
-            assert_eq!(allocations_since(before), Some(0), "the caller of {threads}");
+            assert_eq!(allocations_since(before), Some(0), "the caller, {threads} threads");
             // Every thread has done one job in each run.
             assert_eq!(threads_of(&all).len(), threads);
             assert!(all.iter().all(|job| job.allocated == Some(0)), "{threads} threads");
@@ -154,7 +154,7 @@ fn workers_run_on_the_cores_they_were_given() {
             expected.sort();
             assert_eq!(ran, expected);
         }
-        assert_eq!(self::cores(), cores, "the caller stays where it may");
+        assert_eq!(self::cores(), cores, "the caller may still use all of its cores");
     });
 }
 
