@@ -5,8 +5,8 @@
 ///   block. It uses only f32 and integers.
 /// compare_rows, called by `answer`: the same blocks as in the scan. A row whose upper bound is below the
 ///   fifth highest of all lower bounds cannot be among the five; the others are compared exactly, in f64. The
-///   result is exact however coarse the rows are: only the number of rows that are read twice depends on their
-///   coarseness. If the bank is full and this cycle is worth storing, each block also writes the least
+///   result is exact however coarse the rows are: their coarseness only affects how many rows are read twice.
+///   If the bank is full and this cycle is worth storing, each block also writes the least
 ///   valuable row of its share.
 /// remember, called by `deliver`: merges, decides, stores.
 /// experience: grid (1, 1, robots), block 256. Stores bank.given: a descriptor relative to
@@ -194,7 +194,8 @@ __device__ inline Match block_first(Match mine, Match* scratch) {
 }
 
 /// The row with the lowest value / (1 + age), and the first of equal ones, the same in all threads. Each thread
-/// searches every `stride`-th row from its `first` on. The score is negated, so that the lowest is the first in order.
+/// searches every `stride`-th row from its `first` on. The score is negated, so that the lowest is the first in
+/// order.
 __device__ inline Match least(const Brain& brain, unsigned first, unsigned stride, Match* scratch) {
   const unsigned long long now = brain.cycle->number;
   Match found = {0.0, NO_ROW, 0};

@@ -61,7 +61,7 @@ struct Rule {
   unsigned half_groups;     // bit g: the cells of group g are kept as binary16
 };
 
-/// One cycle's orders, written by the host. All of them except the inputs depend only on the cycle's number, the
+/// One cycle's orders, written by the host. All except the inputs depend only on the cycle's number, the
 /// quality level and the earlier orders.
 struct Cycle {
   unsigned long long number;

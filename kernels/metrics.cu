@@ -1,8 +1,8 @@
 /// Step 8: mean, standard deviation, largest |u| and mean square of all cells, into the ring.
 ///
 /// Launch: grid (CHANNELS, 1, robots), block 256, the last launch of a cycle; returns at once if metrics are
-/// not due and launch.number is 0. Shared memory: 1.4 KiB. A thread adds up its cells (at most 1024, on a grid
-/// of 64 per axis) in f32; the threads' sums are added in f64. The block that arrives last fetches the
+/// not due and launch.number is 0. Shared memory: 1.4 KiB. A thread adds up its cells (at most 1024, on a
+/// grid of 64 per axis) in f32; the threads' sums are added in f64. The block that arrives last fetches the
 /// channels' sums, one thread per channel, and combines them in channel order. The counter of arrivals is an
 /// integer, and no result depends on which block is last.
 #include "arithmetic.cuh"

@@ -49,7 +49,7 @@ fn run(field: &mut DecisionField, input: &[f32], steps: usize) -> Vec<Peak> {
     field.peaks().to_vec()
 }
 
-/// The peaks are at these places, with these numbers of sites and these maxima.
+/// Checks that the peaks are at these places, with these numbers of sites and these maxima.
 fn assert_peaks(found: &[Peak], expected: &[(f32, usize, f32)]) {
     let fits = found.len() == expected.len()
         && found.iter().zip(expected).all(|(peak, (at, sites, max))| {
@@ -87,8 +87,8 @@ fn only_selection_chooses_between_two_inputs() {
 }
 
 /// The strength at which a rising input makes a peak, and the strength at which a falling one loses it. The
-/// strength changes by 0.05 after 200 steps. Near a threshold a field is slow: after 500 steps some are 0.05
-/// off.
+/// strength changes by 0.05 every 200 steps. A field is slow near a threshold: with 500 steps for each
+/// strength, some thresholds differ by 0.05.
 fn thresholds(preset: Preset) -> (f32, Option<f32>) {
     let mut field = ring(preset);
     let mut has_peak = |strength: u32| {
@@ -144,7 +144,7 @@ fn equal_inputs_with_noise_make_one_decision() {
         assert_eq!((of_left + of_right, of_left.min(of_right)), (1, 0), "seed {seed}: {peaks:?}");
         left += of_left as u64;
     }
-    // 3.9 standard deviations of a fair coin's count; for 200 seeds that is 72 to 128.
+    // 3.9 standard deviations of a fair coin's count; for 200 seeds that is 73 to 127.
     let spread = 3.9 * (seeds as f64 / 4.0).sqrt();
     assert!((left as f64 - seeds as f64 / 2.0).abs() <= spread, "{left} of {seeds} to the left");
 }
@@ -168,8 +168,8 @@ fn one_input_has_two_states_by_its_past() {
 }
 
 /// Amari's exact widths: w = 2 exp(-x^2 / 2) - exp(-x^2 / 8), output 0 or 1, and W(a) = -h for the width a,
-/// where W is the integral of w from 0 to a. On a grid of sites a bump stops a little before that width, from
-/// either side, because only whole sites can join or leave it; so the mean of the two widths is compared.
+/// where W is the integral of w from 0 to a. On a grid of sites, a bump that grows or shrinks stops a little
+/// short of that width, because only whole sites can join or leave it; so the mean of the two is compared.
 #[test]
 fn bumps_have_the_widths_that_amari_proved() {
     const STEP: f32 = 0.05; // distance between two sites
@@ -203,7 +203,8 @@ fn cube(sites: usize) -> [Axis; 3] {
     [Axis { sites, circular: false }; 3]
 }
 
-/// A peak of about `sites` sites; the faces of a round peak have about the square of its diameter.
+/// Checks that there is one peak, of about `sites` sites. It may differ by the sites of one face: about the
+/// square of the diameter of a round peak.
 fn assert_large(peaks: &[Peak], sites: usize, max: f32) {
     assert_eq!(peaks.len(), 1, "{peaks:?}");
     let face = (sites as f32).powf(2.0 / 3.0);
@@ -246,12 +247,12 @@ fn two_dimensions_have_the_same_regimes() {
         assert_eq!(peaks.len(), on, "{preset:?}: {peaks:?}");
         let last =
             peaks.iter().any(|peak| (peak.at[0] - 25.0).abs() < 0.5 && (peak.at[1] - 20.0).abs() < 0.5);
-        assert!(last, "{preset:?} has the stronger one: {peaks:?}");
+        assert!(last, "{preset:?}: there is a peak at the stronger input: {peaks:?}");
         let (before, after) = (peaks, run(&mut field, &none, 1000));
         assert_eq!(after.len(), off, "{preset:?}: {after:?}");
         assert!(
             after.iter().all(|peak| peak.sites <= before[0].sites),
-            "{preset:?} does not grow: {after:?}"
+            "{preset:?}: no peak grows: {after:?}"
         );
     }
 }

@@ -16,9 +16,9 @@ use std::sync::atomic::AtomicBool;
 mod backing; // backtracking, and turning away
 mod dropout; // a short loss of a sensor neither misleads the field nor delays a reflex
 mod edge; // an edge that stopped the car is not forgotten
-mod open; // open space is a reading, a dead sonar is a loss
+mod open; // no echo in open space is a valid reading, a dead sonar is a lost sensor
 mod rehearsal; // boards of real robots drive here
-mod outage; // after long holds, suspends or missing sensors it does not start by itself
+mod outage; // after long holds, suspends or sensor losses the robot does not start by itself
 mod signs; // what the tick reports about itself, and what a hanging cycle costs
 mod short; // presses that end before the tick looks
 mod stage; // the simulated robot step by step
@@ -129,7 +129,8 @@ fn every_run_ends_with_stopped_motors() {
     assert!(run.records.last().is_some_and(|record| record.command.source == Source::Stop));
 }
 
-/// Each of these faults takes away something without which the robot may not drive.
+/// Each of these faults takes away something without which the robot may not drive, except that a low battery
+/// need not stop it.
 #[test]
 fn lost_or_wrong_sensor_or_bus_stops_the_motors_with_its_cause() {
     let cases = [
@@ -189,7 +190,8 @@ fn gpu_faults_are_reported_as_idle_without_a_gpu() {
 
 #[test]
 fn motors_stop_by_themselves_when_the_tick_dies() {
-    // The tick no longer runs; the bus thread continues, as it would if the tick's thread hung.
+    // Once the robot has driven, the tick no longer runs; the bus thread continues, as if the tick's thread
+    // hung.
     let board = sim_board();
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
@@ -221,7 +223,7 @@ fn a_slow_engine_lowers_the_quality_level_and_recovers() {
     assert!(in_worse > 100, "never left level 0: {levels:?}");
     let last = run.records.last().unwrap();
     assert_eq!(last.quality.index(), 0, "did not return to a better level: {levels:?}");
-    // The motors do not notice a change of quality level: no step beyond the slew limit.
+    // A change of quality level causes no step of a motor command beyond the slew limit.
     let board = sim_board();
     for pair in run.records.windows(2) {
         for (motor, plan) in board.motors.iter().enumerate() {
@@ -235,8 +237,8 @@ fn a_slow_engine_lowers_the_quality_level_and_recovers() {
 
 #[test]
 fn a_slow_engine_explores_as_much_and_rarely_backs() {
-    // A minute in each of many rooms must meet the target. In ten minutes the robot backs 5 to 27 % of the
-    // time, 15 % on average over ten rooms, which is more than the target: docs/measurements.md.
+    // A minute in each of many rooms must meet the target. In ten minutes the robot reverses for 5 to 27 % of
+    // the time, 15 % on average over ten rooms, which is more than the target: docs/measurements.md.
     let minutes = or_in_full((3..=3, 60, 0.10), (1..=20, 60, 0.10));
     let long = or_in_full(None, Some((1..=6, 600, 0.20)));
     for (rooms, length, most_backwards) in std::iter::once(minutes).chain(long) {

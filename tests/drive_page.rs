@@ -105,7 +105,7 @@ fn slices_of_a_long_run_are_thinned_evenly() {
     let data = data(&page);
     let seconds: Vec<f64> = list(&data, "slices").iter().filter_map(|set| set[0].as_f64()).collect();
     assert!((60..=120).contains(&seconds.len()), "{} of some 260 sets", seconds.len());
-    assert!(seconds[0] < 1.0 && seconds[seconds.len() - 1] > 125.0, "of the whole run: {seconds:?}");
+    assert!(seconds[0] < 1.0 && seconds[seconds.len() - 1] > 125.0, "they span the whole run: {seconds:?}");
     let steps = seconds.windows(2).map(|pair| pair[1] - pair[0]);
     let (least, most) =
         steps.fold((f64::MAX, 0.0), |(least, most): (f64, f64), step| (least.min(step), most.max(step)));
@@ -119,13 +119,14 @@ fn a_browser_draws_every_plot_without_an_error() {
     // In real time, so that there is a status.
     let (page, text) = folder.page(&folder.recorded(&["--for", "4s", "--seed", "7"]));
     let shown = browser.shown(&page);
-    assert_eq!(shown.errors, [""; 0], "as it is, with its policy");
+    assert_eq!(shown.errors, [""; 0], "unchanged, with its content security policy");
     assert!(shown.document.contains("data-drawn="), "{}", shown.document);
     let data = data(&text);
     let filled = list(&data, "plots").iter().filter(|plot| !list(plot, "series").is_empty()).count();
     assert!(filled > 10 && list(&data, "times").len() == 5 && data["path"].is_array());
     let expected = 1 + filled + 5 + 1 + 1; // timeline, plots, histograms, path, slices
-    // A copy that a script of the test can inspect: it counts, then zooms with the mouse and a button.
+    // A copy without the policy, so that a script of the test can run in it: the script counts, then zooms
+    // with the mouse and a button.
     let probed = folder.path("probed.html");
     let policy = text.find("<meta http-equiv").unwrap();
     let policy = &text[policy..policy + text[policy..].find('\n').unwrap()];
@@ -141,8 +142,8 @@ fn a_browser_draws_every_plot_without_an_error() {
     }
 }
 
-/// Counts the canvases on which something has a colour (text, axes and grids are grey), and whether the
-/// curves follow mouse and buttons.
+/// Counts the canvases on which something has a colour (text, axes and grids are grey), and checks whether
+/// the curves follow mouse and buttons.
 const PROBE: &str = r#"
 const coloured = canvas => {
   const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
@@ -198,7 +199,7 @@ fn text_from_a_recording_never_becomes_a_script() {
     let shown = browser.shown(&page);
     assert_eq!(shown.errors, [""; 0]);
     assert!(shown.document.contains("data-drawn=") && !shown.document.contains("<title>owned"));
-    assert!(!shown.document.contains("<img"), "neither the browser nor the script made one");
+    assert!(!shown.document.contains("<img"), "neither the browser nor the script created an image element");
 }
 
 #[test]
@@ -223,7 +224,7 @@ fn a_recording_is_never_written_over() {
     refused(&other, &page, 65, "not an MCAP file");
     refused(&recording, &folder.path("no/such/folder.html"), 69, "folder.html");
     assert!(!std::path::Path::new(&page).exists(), "a failure leaves no page");
-    // A page is replaced by a newer one, even if that shows a recording that was cut off.
+    // A page is replaced by a newer one, even if the newer one shows a truncated recording.
     let (page, whole) = folder.page(&recording);
     fs::write(&recording, &before[..before.len() / 2]).unwrap();
     let (_, cut) = folder.page(&recording);

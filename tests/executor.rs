@@ -1,6 +1,6 @@
-//! Whatever ends a run, its motors stop: a panic of any thread, in any call, and a transfer that never
-//! returns. Uses real threads and the simulated robot. The run reports the thread, and whether the motors
-//! confirmed the stop.
+//! A run that is ended by a panic of any thread, in any call, stops its motors, and a transfer that never
+//! returns does not keep a run from ending. The run reports the thread, and whether the motors confirmed the
+//! stop. The tests use real threads and the simulated robot.
 
 use crate::cli;
 use ganglion::base::fault::BusFault;
@@ -20,7 +20,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 /// A plan without real-time requests, so that FIFO threads do not starve a busy test machine.
 const MODEST: RtPlan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
-/// Commands that are valid for the whole test: only a last call can stop the motors in time.
+/// Commands that are valid for the whole test: only a worker's last call can stop the motors in time.
 const FOR_LONG: Span = Span::from_millis(600_000);
 /// Longer than any robot here takes to start driving, however busy the machine is.
 const AN_HOUR: Span = Span::from_millis(3_600_000);
@@ -138,7 +138,7 @@ fn plain() -> Rig {
 }
 
 impl Rig {
-    /// Arms `mine` under `call` of the worker `name`.
+    /// Places `mine` under `call` of the worker `name`, without arming it.
     fn mined(mut self, name: &str, call: Call, mine: &Arc<Mine>) -> Rig {
         let place = self.robot.workers.iter().position(|started| started.worker.name() == name).expect(name);
         let mut started = self.robot.workers.remove(place);
@@ -147,7 +147,8 @@ impl Rig {
         self
     }
 
-    /// Runs the robot until the run ends on its own; `driving` is called once the motors run.
+    /// Runs the robot until the run ends on its own; `driving` is called after each slot in which the motors
+    /// run.
     fn run(self, mut driving: impl FnMut()) -> (Ending, Plant) {
         let Rig { mut robot, plant, clock } = self;
         let first = clock.now() + Span::from_millis(20);
@@ -162,7 +163,7 @@ impl Rig {
     }
 }
 
-/// The motors stand still, and stay still: no thread is left to write.
+/// Checks that the motors stand still, and stay still: no thread is left that could write.
 fn assert_stopped(plant: &Plant) {
     for _ in 0..10 {
         assert!(plant.motors_still());
@@ -189,7 +190,8 @@ fn panic_of_any_worker_ends_the_run_with_stopped_motors() {
     });
 }
 
-/// The bus panics in the middle of a transfer, then in the transfers of the last call: the call is repeated.
+/// The bus panics in the middle of a transfer, then in the transfers of the last call: the last call is
+/// retried.
 #[test]
 fn panic_in_the_last_call_does_not_prevent_the_motor_stop() {
     struct Mined(Plant, Arc<Mine>);
@@ -208,7 +210,7 @@ fn panic_in_the_last_call_does_not_prevent_the_motor_stop() {
             self.0.transfer(address, ops)
         }
     }
-    // The panic of the step and two of the last calls; then those of all three last calls.
+    // The step and two attempts at the last call panic; then the step and all three attempts.
     for (panics, rest) in [(3, Rest::Heard), (4, Rest::Unheard)] {
         let mine = Mine::of(panics);
         let around = |plant| -> Arc<dyn Hardware> { Arc::new(Mined(plant, mine.clone())) };
@@ -243,7 +245,7 @@ fn watching_threads_panic_resumes_after_motors_and_threads_stop() {
     assert_stopped(&plant);
 }
 
-/// A transfer that never returns; the other transfers of the run succeed.
+/// A transfer that never returns; the transfers before it succeed.
 #[test]
 fn bus_hanging_forever_leaves_the_motor_stop_unconfirmed() {
     #[derive(Default)]
@@ -364,7 +366,8 @@ fn silent_bus_at_the_end_exits_69_unless_a_line_holds_motors() {
     assert_eq!((code, &heard), (Some(0), &true.into()), "its reset line holds the controller: {said}");
 }
 
-/// If panics waited for a reader of standard error, the panicking thread would hang, and its motors with it.
+/// If a panic waited for a reader of standard error, the panicking thread would hang, and could not stop its
+/// motors.
 #[test]
 fn a_panic_does_not_wait_for_its_message_to_be_read() {
     let (reader, writer) = std::io::pipe().expect("a pipe");

@@ -19,7 +19,7 @@ use ganglion::field::shape::{CHANNELS, CONTEXT, FEATURES, PATTERN, READOUT_COLUM
 use ganglion::field::{FieldEngine, FieldInput, FieldOutput, Inspect, engine};
 use ganglion::system::cpu::Level;
 
-/// Both storages of a cell.
+/// Both storage formats of a cell.
 const STORAGES: [Storage; 2] = [Storage::F32, Storage::F16];
 
 fn plan(grid: usize) -> FieldPlan {
@@ -39,7 +39,7 @@ fn plan(grid: usize) -> FieldPlan {
     }
 }
 
-/// Sensors that drift (so that learning finds something) with noise, and a reward now and then.
+/// Noisy sensors that vary slowly (so that there is something to learn), and a reward in every third cycle.
 pub fn input(seed: u64, cycle: u64, quality: usize) -> FieldInput {
     let mut sensors = [0.0; MAX_SENSORS];
     for (i, sensor) in sensors.iter_mut().enumerate() {
@@ -57,8 +57,8 @@ pub fn input(seed: u64, cycle: u64, quality: usize) -> FieldInput {
     }
 }
 
-/// Levels in a sequence that includes each level, each change between neighbours, and changes from end to
-/// end.
+/// Levels in a sequence that includes each level, each change to the next worse level, and changes between
+/// the best and the worst.
 fn level_at(cycle: u64) -> usize {
     const ORDER: [usize; 12] = [0, 1, 2, 3, 4, 5, 0, 5, 4, 3, 0, 2];
     ORDER[(cycle / 5) as usize % ORDER.len()]
@@ -103,7 +103,7 @@ fn build_at(plan: &FieldPlan, level: Level) -> Box<dyn Inspect> {
     engine
 }
 
-/// Bits of everything that an engine exposes.
+/// The bits of the numbers in an answer, of the features and of all cells.
 fn fingerprint(engine: &dyn Inspect, response: &FieldOutput) -> Vec<u32> {
     let answers = response.scores.iter().chain(&response.motors);
     let rest = [response.confidence, response.skill, response.novelty];
@@ -152,7 +152,7 @@ fn reset_restarts_the_field_and_keeps_library_and_readout() {
     let plan = plan(8);
     let (mut used, mut new) = (build(&plan), build(&plan));
     (0..33).for_each(|cycle| assert!(used.cycle(&input(9, cycle, level_at(cycle))).is_ok()));
-    used.reset(); // from the half grid, in the middle of a sweep of the bank
+    used.reset(); // three cycles after the switch from the half grid to the whole
     for cycle in 0..40 {
         let input = input(9, cycle, level_at(cycle));
         let (a, b) = (used.cycle(&input).expect("in range"), new.cycle(&input).expect("in range"));
@@ -175,7 +175,7 @@ fn motors_do_not_jump_when_the_resolution_changes() {
                 "cycle {cycle}: the transition begins where the old grid ended"
             );
         } else {
-            assert_ne!(response.scores, last.scores, "cycle {cycle}: and the field continues");
+            assert_ne!(response.scores, last.scores, "cycle {cycle}: the field continues");
         }
         last = response;
     }

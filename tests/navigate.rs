@@ -76,7 +76,7 @@ fn dead_ends_are_escaped_with_memory_only() {
     }
 }
 
-/// A wall with two gaps, both as far from the robot as from the goal behind it.
+/// A wall with two gaps that are equally far from the robot, and equally far from the goal behind the wall.
 fn two_gaps(off: f64) -> WorldPlan {
     let mut world = room([3.0, 1.2], off, [3.0, 5.2]);
     world.walls = vec![[0.0, 3.0, 2.2, 3.0], [2.75, 3.0, 3.25, 3.0], [3.8, 3.0, 6.0, 3.0]];

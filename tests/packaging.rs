@@ -4,7 +4,7 @@
 mod release; // scripts/release on a test tree, the workflow, the container
 mod scripts; // maintainer scripts on a simulated machine
 
-/// The generator itself, whose `main` is not called here.
+/// The generator of the man pages and completions; its `main` is not called here.
 #[path = "../packaging/pages.rs"]
 #[expect(dead_code, reason = "main, which reads the arguments")]
 mod pages;
@@ -77,7 +77,8 @@ fn every_file_is_in_the_package_at_its_path() {
     for path in files(Path::new("systemd")).into_iter().chain(["packaging/ganglion.tmpfiles".into()]) {
         let path = path.to_string_lossy().into_owned();
         let to = destination(&path).unwrap_or_else(|| panic!("{path} is not in the package"));
-        // The path that a file states for itself; `setup` installs a drop-in, if the robot wants it.
+        // A file may state its installed path. No drop-in states one under /usr: `setup` installs drop-ins,
+        // if the robot needs them.
         let content = text(&path);
         let said = content.split_once("Installed as /usr/").map(|(_, rest)| rest);
         if let Some(said) = said.and_then(|rest| rest.split([':', ' ', '\n']).next()) {
@@ -133,7 +134,7 @@ fn the_package_script_makes_all_generated_assets() {
             "made/{folder}"
         );
     }
-    // The package lists the boards as files, and the program has them by name.
+    // The package lists the boards as files; the program must have the same ones built in, by name.
     let named: BTreeSet<String> = ganglion::deploy::board::names().map(str::to_string).collect();
     let on_disk = fs::read_dir("boards").expect("boards").map(|entry| entry.expect("an entry").path());
     let on_disk: BTreeSet<String> = on_disk
@@ -143,7 +144,7 @@ fn the_package_script_makes_all_generated_assets() {
     assert_eq!(named, on_disk);
 }
 
-/// Each command, named with its parents like its man page, and its help.
+/// Each command with the name of its man page, which begins with the names of its parents.
 fn commands(command: &clap::Command, above: &str, into: &mut Vec<(String, clap::Command)>) {
     let name =
         if above.is_empty() { command.get_name().into() } else { format!("{above}-{}", command.get_name()) };

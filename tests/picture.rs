@@ -1,5 +1,6 @@
-//! `run --svg`: well-formed, the same for the same seed, in agreement with the report, and refused where it
-//! cannot be drawn or written. The drive that the documents show is drawn again and compared.
+//! The picture of `run --svg` is well-formed, the same for the same seed and in agreement with the report;
+//! the option is refused if the picture cannot be drawn or written. The drive in the documents is drawn again
+//! and compared.
 
 use crate::cli::{err, out, output, watching};
 use rustix::process::Signal;
@@ -79,7 +80,7 @@ fn is_well_formed(svg: &str) {
     assert!(open.is_empty() && elements > 10 && rest.trim().is_empty(), "{open:?}");
 }
 
-/// How many marks of each cause are in the room.
+/// How many trips of each cause are marked in the room.
 fn trips(svg: &str) -> BTreeMap<String, u64> {
     let mut trips = BTreeMap::new();
     for line in svg.lines().filter(|line| line.starts_with("<polygon class=\"trip ")) {
@@ -123,7 +124,7 @@ fn a_picture_shows_the_world_and_the_goals_of_its_run() {
     let run = ["--clock", "sim", "--for", "4s", "--world", &world, "--goal", "1,0;0,0.5"];
     let (svg, _) = drawn(&file, &run);
     let count = |class: &str| svg.matches(&format!("class=\"{class}\"")).count();
-    // The line on the floor and the path driven are also in the legend.
+    // The line on the floor and the path driven are also in the legend, so each of them counts twice.
     assert_eq!([count("solid"), count("mover"), count("tape"), count("hole")], [3, 1, 2, 1]);
     assert_eq!(count("wall"), 5, "one, and the four sides of the box");
     assert_eq!([count("place"), count("start"), count("end"), count("way")], [2, 1, 1, 2]);
@@ -183,6 +184,6 @@ fn the_drive_in_the_documents_is_what_the_program_draws() {
     let shown = std::fs::read_to_string(Path::new("docs/pictures/drive.svg")).expect("the picture");
     assert!(
         svg == shown,
-        "docs/pictures/drive.svg is of another version: run scripts/pictures, and look at it"
+        "docs/pictures/drive.svg was drawn by another version: run scripts/pictures, and check the picture"
     );
 }

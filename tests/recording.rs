@@ -22,7 +22,7 @@ use std::time::Duration;
 mod checkpoints; // replay that begins in the middle of a run
 mod command_line; // cut, recover, diff, info as a user calls them
 mod field; // the field's answers, computed again
-mod disks; // disks that are full, hang or panic
+mod disks; // disks that are full or hang, a recorder thread that panics
 mod lines; // what a recording costs the tick
 mod service; // armed, disarmed, rotated, as in the service
 mod tethered; // a robot whose field is computed elsewhere
@@ -108,14 +108,15 @@ pub fn plan(board: &Board, when: When, open: Opener) -> Plan {
     }
 }
 
-/// A plan for a folder of this name, whose thread opens the files.
+/// A plan that records into a folder of this name, so that the recorder thread opens the files.
 fn in_folder(name: &str, board: &Board, open: Opener) -> Plan {
     let folder = std::env::temp_dir().join(format!("ganglion-recordings-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     Plan { place: RecordingTarget::Folder(folder), ..plan(board, When::Always, open) }
 }
 
-/// A run in virtual time with this recording; returns the slots that ran, and the result of the recording.
+/// A run in virtual time with this recording; returns the number of slots that ran, and the status of the
+/// recording at its end.
 pub fn record(
     board: &Board,
     plan: Plan,
@@ -143,7 +144,7 @@ fn recorded(seed: u64, faults: &[&str], seconds: u64) -> Vec<Step> {
     steps
 }
 
-/// A recording that begins two seconds before the robot is armed, in its slot 1,700.
+/// A recording that begins two seconds before the robot is armed; it is armed in slot 1,700.
 fn armed_late(seed: u64, faults: &[&str], seconds: u64) -> (Board, Files) {
     let mut board = sim_board();
     board.safety = SafetyPlan { auto_arm: false, ..board.safety };
@@ -169,14 +170,14 @@ fn armed_late(seed: u64, faults: &[&str], seconds: u64) -> (Board, Files) {
     (board, files)
 }
 
-/// The result of each slot, in order.
+/// The replay's result for each slot, in order.
 fn replaying<'a>(board: &Board, steps: &'a [Step]) -> impl Iterator<Item = Replayed> + use<'a> {
     let mut replay = Replay::new(board, None).expect("a replay");
     let lost = |place: usize| steps.get(place + 1).map_or(0, |next| next.slot.lost);
     steps.iter().enumerate().map(move |(place, step)| replay.step(step, lost(place)))
 }
 
-/// The result of each slot of a run of the simulated board.
+/// The replay's result for each slot of a run of the simulated board.
 fn replayed(steps: &[Step]) -> Vec<Replayed> {
     replaying(&sim_board(), steps).collect()
 }
@@ -239,7 +240,7 @@ fn a_changed_value_is_found_and_named() {
     assert_eq!(changed(&|slot| flip(&mut slot.frame[0].value)), (index, format!("sensor '{name}'")));
     let cheaper = |slot: &mut Slot| slot.quality = slot.quality.cheaper();
     assert_eq!(changed(&cheaper), (index, "the quality level".into()));
-    // A changed input shows in the decisions that follow from it, in its slot or later.
+    // A changed input is detected in its own slot, by what follows from it.
     let reads = |step: &&Step| !step.slot.readings.is_empty();
     let with_readings = steps[place..].iter().find(reads).expect("sensors are read").slot.index;
     let mut other = steps.clone();

@@ -1,5 +1,5 @@
-//! A robot that arms by itself, across restarts of its program: not again after it was disarmed, after its
-//! program died, or during the hold of an update.
+//! A robot that arms by itself, across restarts of its program. It must not arm by itself after it was
+//! disarmed, after its program died, or during the hold of an update.
 
 use crate::cli::{self, Running, output};
 use rustix::process::Signal;

@@ -1,5 +1,5 @@
-//! Whatever the inputs are, the command keeps its promises: the real tick, driven with arbitrary values,
-//! times, faults and requests. Each property is something that a person in front of the robot relies on.
+//! Property tests of the real tick, driven with arbitrary values, times, faults and requests: no input makes
+//! a command violate its limits. Each property is something that a person in front of the robot relies on.
 
 mod cases; // what stops a driving robot, case by case
 mod judge; // what users may rely on, judged without the runtime's code
@@ -161,13 +161,13 @@ fn signals() -> impl Strategy<Value = Signals> {
 struct Slot {
     /// The slot's work takes so long that this many slots are lost.
     overrun: u64,
-    /// The machine was suspended for this long before it.
+    /// How long the machine was suspended before this slot.
     slept: Span,
     /// Channel, value, and time relative to the slot, ms.
     readings: Vec<(u8, Result<f32, ReadingFault>, i64)>,
     /// The field's answer and its age, ms.
     request: Option<([f32; 3], u64)>,
-    /// A sensor thread stops the motors: stop was pressed, and its reading was lost.
+    /// A sensor thread stops the motors: the stop button was pressed, and the button's reading was lost.
     e_stop: bool,
     /// The bus reports how long ago it wrote a command, and whether every motor accepted it.
     receipt: Option<(Span, bool)>,
@@ -277,7 +277,8 @@ fn well(step: u64) -> Slot {
     }
 }
 
-/// Checks that the step from the command `before` to that of `record` is within its limits and the motors'.
+/// Checks that the step from the command `before` to the command of `record` is within the limits of `record`
+/// and of the motors.
 fn check_command(before: &Command, record: &Record) -> Result<(), TestCaseError> {
     let zero = |x: f32| x.abs() <= 0.0;
     let (after, limits) = (&record.command, &record.limits);
@@ -295,7 +296,7 @@ fn check_command(before: &Command, record: &Record) -> Result<(), TestCaseError>
             continue;
         }
         prop_assert!(is.abs() <= was.abs() + step, "gained speed from {was} to {is}");
-        prop_assert!(was * is >= 0.0, "reversed from {was} to {is} without standing");
+        prop_assert!(was * is >= 0.0, "reversed from {was} to {is} without stopping first");
         prop_assert!(is <= limits.forward && -is <= limits.backward, "{is} beyond {limits:?}");
         if record.mode.obeys_since().is_none() || !limits.allow_motion() {
             prop_assert!(zero(is), "moved ({is}) in {:?} under {limits:?}", record.mode);
@@ -334,7 +335,7 @@ proptest! {
             } else {
                 backwards = Span::ZERO;
             }
-            prop_assert!(backwards <= safety().reverse_max + overrun, "blind for {backwards:?}");
+            prop_assert!(backwards <= safety().reverse_max + overrun, "backwards for {backwards:?}");
             overrun = PERIOD.times(slot.overrun);
         }
     }
@@ -440,7 +441,7 @@ proptest! {
             prop_assert!((0.02..=4.0).contains(&sample.worst));
             prop_assert!((sample.worst - before.worst) * rate >= 0.0, "aged in the wrong direction");
             prop_assert_eq!(sample.value.to_bits(), value.to_bits());
-            prop_assert!(before.health == Health::Good || sample.health == Health::Stale, "got younger");
+            prop_assert!(before.health == Health::Good || sample.health == Health::Stale, "no longer stale");
             before = sample;
         }
     }

@@ -215,7 +215,7 @@ fn top_arms_and_disarms_another_run_and_leaves_it_alone() {
     top.press(b'q');
     let printed = top.ended();
     is_given_back(&printed, "0");
-    assert!(!printed.contains("\x1b[38;"), "NO_COLOR has no colours");
+    assert!(!printed.contains("\x1b[38;"), "no colours with NO_COLOR");
     assert!(robot.is_running() && is_armed(&socket), "the robot does not notice");
 
     let Some(mut top) = OnTerminal::start(&["top", "--socket", &socket], "") else { return };

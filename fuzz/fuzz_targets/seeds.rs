@@ -1,4 +1,4 @@
-//! Writes valid inputs as seeds for the fuzzers, one folder for each entry point.
+//! Writes valid inputs as seeds for the fuzz targets, one folder per entry point.
 
 use std::path::PathBuf;
 

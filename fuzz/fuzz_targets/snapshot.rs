@@ -1,3 +1,3 @@
-//! Fuzzes untrusted bytes at the entry point `snapshot` of tests/hostile/ways.rs.
+//! Fuzzes the entry point `snapshot` of tests/hostile/ways.rs.
 #![no_main]
 ganglion_fuzz::way_in!("snapshot");

@@ -5,9 +5,9 @@ use rustix::time::{ClockId, clock_gettime};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Longest CPU time of one input, in nanoseconds, because a user may be waiting for it.
+/// Maximum CPU time for one input, in nanoseconds: a user may be waiting for the result.
 const LONGEST_NS: i64 = 1_000_000_000;
-/// Maximum memory of one input, in bytes, in addition to its copies.
+/// Maximum memory for one input, in bytes, in addition to copies of the input.
 const MOST: usize = 64 << 20;
 /// Maximum number of copies of an input in memory at once: as bytes, text, values, and messages about them.
 const COPIES: usize = 10;
@@ -17,7 +17,7 @@ thread_local! {
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
-/// The system's heap with a counter.
+/// The system allocator, with a count of the bytes that each thread holds.
 pub struct Heap;
 
 fn count(bytes: isize) {
@@ -27,11 +27,11 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: every call is passed on to the system's heap unchanged; counting does not touch the allocations.
+// SAFETY: every call is passed on to the system allocator unchanged; counting does not touch the allocations.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's guarantees hold for the system's heap too.
+        // SAFETY: the caller's guarantees hold for the system allocator too.
         unsafe { System.alloc(layout) }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
@@ -56,13 +56,13 @@ fn processor_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
-/// Runs `work` on an input of `length` bytes.
+/// Runs `work`, which processes an input of `length` bytes. Panics if that costs more than the limits.
 pub fn of(length: usize, work: impl FnOnce() -> bool) {
     let held = HELD.get();
     PEAK.set(held);
     let began = processor_ns();
     work();
     let (took, grew) = (processor_ns() - began, (PEAK.get() - held).max(0) as usize);
-    assert!(took <= LONGEST_NS, "{length} bytes took {} ms of CPU time", took / 1_000_000);
-    assert!(grew <= COPIES * length + MOST, "{length} bytes took {grew} bytes of memory");
+    assert!(took <= LONGEST_NS, "an input of {length} bytes took {} ms of CPU time", took / 1_000_000);
+    assert!(grew <= COPIES * length + MOST, "an input of {length} bytes took {grew} bytes of memory");
 }

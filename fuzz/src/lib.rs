@@ -1,5 +1,5 @@
-//! Shared by all fuzz targets: the entry points (the same as in the tests), the mutation of a container that
-//! keeps its digest valid, and the cost limits of an input.
+//! Shared by all fuzz targets: the entry points (the same as in the tests), a mutator that keeps the digest
+//! of a container valid, and limits on what an input may cost.
 
 mod cost;
 #[path = "../../tests/hostile/ways.rs"]
@@ -21,8 +21,8 @@ pub fn way_in(name: &str) -> &'static WayIn {
     WAYS_IN.iter().find(|way| way.name == name).expect("it is in the list")
 }
 
-/// Feeds an input to the entry point and checks its cost. Feeds the seeds first, because the first input of a
-/// process also pays for everything that is initialized once.
+/// Feeds an input to the entry point and checks its cost. The first call also feeds the seeds beforehand, so
+/// that one-time initialisation does not count as a cost of the input.
 pub fn take(way: &WayIn, bytes: &[u8]) {
     static BEGUN: std::sync::Once = std::sync::Once::new();
     BEGUN.call_once(|| (way.seeds)().iter().for_each(|seed| _ = (way.take)(seed)));

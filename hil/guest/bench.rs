@@ -1,5 +1,5 @@
-//! The running bench: one thread is the far side of the wires; the caller acts on it, and looks at what
-//! happened on the wires. All threads, locks and real time of this program are in this file.
+//! The running bench: one thread is the far side of the wires; the caller acts on the far side, and examines
+//! what happened on the wires. The only lock of this program is in this file.
 
 use super::device::Device;
 use super::far::{FarSide, REFRESH};
@@ -13,35 +13,35 @@ use std::process::Command as Program;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Priority of the far side: below the runtime's threads (75 and up), so that it never delays them, and above
-/// everything that computes, because a real car does not wait for a processor.
+/// Priority of the far side: below the runtime's real-time threads (79 and up), so that it never delays them,
+/// and above all compute threads, because a real car does not wait for a processor.
 const FAR_PRIORITY: u8 = 40;
 /// Priority of the caller, so that rows act on time even on a loaded machine.
 const ROW_PRIORITY: u8 = 20;
-/// After this delay, the kernel's side has reported every event stamped earlier: the thread that carried the
-/// transfer has run by then.
+/// After this delay, the kernel module has reported every event with an earlier timestamp: the thread that
+/// carries out the transfer has run by then.
 const REPORT_DELAY: Span = Span::from_millis(5);
-/// During a long wait, events are read this often, so that their queue (30 s of a busy robot) does not
-/// overflow.
+/// During a long wait, events are read this often, so that their queue does not overflow (it has room for
+/// 30 s of a busy robot).
 const DRAIN_INTERVAL: Span = Span::from_millis(1000);
 /// Polling interval of the caller while it waits for something.
 const POLL_INTERVAL: Span = Span::from_millis(5);
 
-/// The far side and the time of its start: it ignores events of an earlier row.
+/// The far side, and when it started: earlier events belong to an earlier row and are ignored.
 struct Behind {
     far: FarSide,
     since: Instant,
 }
 
-/// What was seen on the wires. No thread wakes up for an event: events are timestamped and kept until a row
-/// polls.
+/// What was seen on the wires. No thread wakes up for these events: the kernel timestamps and queues them
+/// until a row polls.
 struct Sight {
     port: Device,
     record: Record,
 }
 
 impl Sight {
-    /// Collects everything that the kernel's side has reported so far.
+    /// Collects everything that the kernel module has reported so far.
     fn look(&mut self) {
         while let Some(event) = fatal(self.port.next(Span::ZERO)) {
             self.record.take(&event);
@@ -130,18 +130,18 @@ impl Bench {
         Ok(result)
     }
 
-    /// Sends commands to the kernel's side that do not involve the car.
+    /// Sends the kernel module commands that do not involve the car.
     pub fn send(&mut self, commands: &[Command]) -> io::Result<()> {
         self.sight.get_mut().port.send(commands)
     }
 
-    /// Makes transfers fail in this way from now on.
+    /// Makes the next `count` transfers with `address` fail in this way; `None`: with any address.
     pub fn fault(&mut self, address: Option<u8>, kind: Fault, argument: i32, count: i32) -> io::Result<()> {
         let address = address.map_or(ANY, u16::from);
         self.send(&[Command::Fault { address, kind, argument, count, skip: 0 }])
     }
 
-    /// Queries the record, which is complete up to the current time.
+    /// Queries the record, after completing it up to the current time.
     pub fn seen<T>(&self, ask: impl FnOnce(&mut Record) -> T) -> T {
         let now = self.now();
         self.sight.borrow_mut().look();
@@ -171,7 +171,7 @@ impl Bench {
     }
 }
 
-/// The loop of the far side: handles every event at once, and refreshes when it is due.
+/// The loop of the far side: handles every event at once, and refreshes the sensors' values when due.
 fn run_far_side(behind: &Mutex<Behind>, mut port: Device) {
     urgent(FAR_PRIORITY);
     let clock = MonotonicClock;
@@ -207,14 +207,14 @@ fn fatal<T>(outcome: io::Result<T>) -> T {
     })
 }
 
-/// Gives the calling thread SCHED_FIFO; its children get ordinary priority again. Uses the system's own tool,
-/// because the system call would be this program's only unsafe line.
+/// Gives the calling thread SCHED_FIFO at this priority; its children get ordinary scheduling again. Uses
+/// `chrt`, because the system call would be this program's only unsafe line.
 pub fn urgent(priority: u8) {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let priority = priority.to_string();
     let asked =
         Program::new("chrt").args(["--reset-on-fork", "--fifo", "--pid", &priority, &thread]).status();
     if !asked.is_ok_and(|status| status.success()) {
-        eprintln!("hil-guest: chrt: no priority {priority} for thread {thread}: latencies will be worse");
+        eprintln!("hil-guest: chrt cannot give thread {thread} priority {priority}: latencies will be worse");
     }
 }

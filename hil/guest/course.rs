@@ -1,4 +1,4 @@
-//! The courses of rows that do something to a driving robot: begin, watch, undo, judge.
+//! The procedures of rows that disturb a driving robot: begin, watch, undo, judge.
 
 use super::bench::Bench;
 use super::far::Echo;
@@ -21,7 +21,7 @@ const BACK: Span = Span::from_millis(8_000);
 const STAYS: Span = Span::from_millis(2_000);
 /// A car that has moved this far counts as moving.
 const MOVED_M: f64 = 0.02;
-/// The world in which rows run: one with free space ahead.
+/// Seed of the world in which rows run: it has free space ahead of the car.
 const SEED: u64 = 3;
 
 /// The environment of a row.
@@ -34,7 +34,7 @@ pub struct RowContext<'a> {
     pub folder: &'a Path,
 }
 
-/// A row that does something to the robot.
+/// Runs a row that exposes a driving robot to a trouble.
 pub fn trouble(place: &mut RowContext<'_>, trouble: Trouble, ms: u64, end: End) -> io::Result<RowResult> {
     let mut outcome = RowResult::default();
     let bench = &mut *place.bench;
@@ -79,9 +79,9 @@ pub fn trouble(place: &mut RowContext<'_>, trouble: Trouble, ms: u64, end: End) 
     Ok(outcome)
 }
 
-/// Motors that may move never go without a command for longer than a command is valid plus the bus time,
-/// according to the runtime's own count. Skipped where the runtime is stopped or starved: there the guard and
-/// the motors' own thread are under test.
+/// Checks, by the runtime's own count, that motors that may move were never without a command for longer than
+/// the validity of a command plus the bus time. Skipped in rows that stop or kill a process or starve the
+/// tick: those test the guard and the motors' own thread.
 fn check_write_gap(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut RowResult) {
     if matches!(trouble, Trouble::Signal(..) | Trouble::GuardDies(_) | Trouble::Hog(..)) {
         return;
@@ -99,7 +99,7 @@ fn check_write_gap(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mu
 }
 
 /// Waits until the motors stop or, if the car may back off, until it no longer moves forward, and checks the
-/// limit. Returns that time.
+/// limit. Returns the time of this stop.
 fn stands(
     bench: &Bench,
     trouble: Trouble,
@@ -114,7 +114,7 @@ fn stands(
         return None;
     };
     let allowed = limit.span(bench.board());
-    // While the last good value is young enough, the car may drive freely, stop and go on.
+    // Until the last good value reaches its age limit, the car may drive, stop and drive on.
     let may_go_on = matches!(limit, Limit::Stale(_));
     if may_go_on {
         bench.wait_until((cause + allowed).min(over));
@@ -144,8 +144,8 @@ fn stands(
         None => outcome
             .fault(format!("the motors still run {:.0} virtual us after the cause", us(over.since(cause)))),
     }
-    // Not checked for a held line, because modules also hold it when no echo returns, which at first is
-    // valid.
+    // Not checked for `Echo::Held`: modules also hold the line high when no echo returns, so a held line is
+    // valid at first.
     if let (Trouble::Echo(echo), Limit::Stale(_), Some(stood)) = (trouble, limit, stood)
         && echo != Echo::Held
     {
@@ -154,8 +154,8 @@ fn stands(
     stood
 }
 
-/// Checks that the robot stopped within a control period plus the bus time of the moment at which the
-/// ranger's last good value reached its age `limit`. Echoes after `cause` do not count as good values.
+/// Checks that the robot stopped at most a control period plus the bus time after the ranger's last good
+/// value had become too old (`limit`). Echoes after `cause` do not count as good values.
 fn after_age(bench: &Bench, limit: Limit, cause: Instant, stood: Instant, outcome: &mut RowResult) {
     let Some(good) = bench.seen(|record| record.echo_before(cause)) else {
         return outcome.fault("the wires show no echo before the cause");
@@ -164,7 +164,7 @@ fn after_age(bench: &Bench, limit: Limit, cause: Instant, stood: Instant, outcom
     let age = limit.span(bench.board()).less(period);
     let (late, allowed) = (stood.since(good + age).as_micros_f64(), period.as_micros_f64());
     outcome.figure("still_after_age_us", late);
-    outcome.note(format!("{late:.0} after the last good value was {:.0} ms old", age.as_secs_f64() * 1e3));
+    outcome.note(format!("{late:.0} us after the last good value was {:.0} ms old", age.as_secs_f64() * 1e3));
     outcome.demand(late <= allowed, || {
         format!("stopped {late:.0} virtual us after the last good value was too old, {allowed:.0} allowed")
     });
@@ -176,7 +176,7 @@ fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut RowResult) 
         End::Stands(..) => {
             bench.wait(STAYS);
             let moved = bench.seen(|record| record.moved_between(ended, bench.now()));
-            outcome.demand(moved.is_none(), || "it drives again, and no caller has armed it".into());
+            outcome.demand(moved.is_none(), || "it drives again although it was not armed".into());
         }
         End::Recovers => {}
         End::StandsThenDrives(..) | End::BacksOff(..) | End::RidesOut(_) => {
@@ -201,7 +201,7 @@ fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut RowResult) 
 fn armed_again(bench: &Bench, ended: Instant, outcome: &mut RowResult) -> io::Result<()> {
     bench.wait_until(ended + BACK);
     let moved = bench.seen(|record| record.moved_between(ended, bench.now()));
-    outcome.demand(moved.is_none(), || "it drives again, and no caller has armed it".into());
+    outcome.demand(moved.is_none(), || "it drives again although it was not armed".into());
     let (code, said) = run("ganglion", &["arm", "--wait", "10s"])?;
     outcome.demand(code == Some(0), || format!("it cannot be armed: {}", scene::tail(&said)));
     let drives = bench.until(bench.now() + BACK, |record| record.is_moving().then_some(()));
@@ -209,8 +209,8 @@ fn armed_again(bench: &Bench, ended: Instant, outcome: &mut RowResult) -> io::Re
     Ok(())
 }
 
-/// Checks that the robot recovers: a motor gets a pulse from a frame after the last failed transfer, and the
-/// car moves.
+/// Checks that the robot recovers: a frame after the last failed transfer gives a motor a pulse, and the car
+/// moves.
 fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut RowResult) -> io::Result<()> {
     let again = bench.until(ended + BACK, |record| record.drives_again(begun));
     match again {
@@ -221,14 +221,14 @@ fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut Row
         }
         None => outcome.fault("it does not recover"),
     }
-    // A controller without its timers accepts pulses but moves nothing.
+    // A controller whose timers are not set up accepts pulses but moves nothing.
     let way = |bench: &mut Bench| bench.act(|far, now, _| far.report(now).distance_m);
     let (from, until) = (way(bench)?, bench.now() + BACK);
     while way(bench)? < from + MOVED_M && bench.now() < until {
         bench.wait(Span::from_millis(50));
     }
     let moved = way(bench)? - from;
-    outcome.demand(moved >= MOVED_M, || format!("it has pulses again, but the car moved only {moved:.4} m"));
+    outcome.demand(moved >= MOVED_M, || format!("pulses are back, but the car moved only {moved:.4} m"));
     Ok(())
 }
 
@@ -253,12 +253,12 @@ fn causes(end: End, report: &Value, outcome: &mut RowResult) {
         }
         End::RidesOut(none) => {
             let named: Vec<&str> = none.iter().filter(tripped).copied().collect();
-            outcome.demand(named.is_empty(), || format!("no reason to stop, but {}", said()));
+            outcome.demand(named.is_empty(), || format!("no reason to stop, but reflexes acted: {}", said()));
         }
     }
 }
 
-/// Kills the runtime many times.
+/// Kills the runtime this many times; each time the motors must stop within the limit.
 pub fn kills(place: &mut RowContext<'_>, times: usize, limit: Limit) -> io::Result<RowResult> {
     let mut outcome = RowResult::default();
     let bench = &mut *place.bench;

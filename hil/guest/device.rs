@@ -1,5 +1,5 @@
-//! `/dev/hilplant` as a [`Port`]: one open file is one queue of events. Real time and a real kernel; does not
-//! interpret the events.
+//! `/dev/hilplant` as a [`Port`]: each open file has its own queue of events. Needs the kernel module; does
+//! not interpret the events.
 
 use super::wire::{COMMAND_BYTES, Command, EVENT_BYTES, Event, Port};
 use ganglion::base::time::Span;
@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 
 /// Events fetched in one read: more would only wait here instead of in the kernel.
 const AT_ONCE: usize = 64;
-/// Commands that the kernel accepts in one write.
+/// Commands sent in one write; the kernel module accepts up to 512.
 const COMMANDS: usize = 64;
 
 /// An open plant device.

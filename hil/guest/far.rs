@@ -1,6 +1,6 @@
 //! The far side of the wires: the simulated car behind the kernel's adapter and lines. Takes events and
 //! returns commands. The physics, the controller's registers and the sonar are those of `ganglion::sim`,
-//! advanced by the stamps of the events. Opens nothing and waits for nothing, so it also runs in a unit test.
+//! advanced by the events' timestamps. Opens nothing and waits for nothing, so it also runs in a unit test.
 //!
 //! Additions to the simulator that only the bench needs: an enable line, without which no pulse reaches a
 //! motor; a controller that does not acknowledge while it is in reset; an MPU-6050; and faulty echoes.
@@ -13,19 +13,19 @@ use ganglion::hardware::bus::{Edge, Gpio, I2c};
 use ganglion::sim::{Plant, Report};
 use std::sync::Arc;
 
-/// Interval at which the inputs of the converter and the inertial sensor are refreshed: the shortest period
-/// of a sensor. Each refresh costs the guest two process switches.
+/// Interval at which the values of the ADC and the inertial sensor are refreshed: the shortest sensor period.
+/// Each refresh costs the guest two context switches.
 pub const REFRESH: Span = Span::from_millis(10);
-/// Registers of the controller: converters, first and last pulse register, firmware.
+/// Registers of the controller: the first ADC register, the pulse registers, the firmware version.
 const CONVERTERS: u8 = 0x10;
 const PULSES: std::ops::RangeInclusive<u8> = 0x20..=0x33;
 const FIRMWARE: u8 = 0x05;
-/// An echo that would have to begin sooner than this is shifted, because this process woke up late, not the
-/// module.
+/// An echo that is due sooner than this is delayed as a whole: this process woke up late, which must not
+/// change the length of the echo.
 const LEAD: Span = Span::from_micros(20);
 /// The last echo edge comes at most this long after the trigger.
 const ECHO_WITHIN: Span = Span::from_millis(50);
-/// Width of a pulse on the data-ready line; the chip's own is 50 us.
+/// Width of a pulse on the data-ready line, the same as the chip's: 50 us.
 const READY_PULSE: Span = Span::from_micros(50);
 
 /// Behaviour of an echo line.
@@ -106,7 +106,7 @@ impl Lines {
     }
 }
 
-/// A line's number on the kernel's side.
+/// A line's offset on the kernel's GPIO chip.
 fn offset(line: Line) -> u16 {
     line.0 as u16
 }
@@ -116,7 +116,7 @@ impl FarSide {
     pub fn new(board: &Board, seed: u64, now: Instant) -> FarSide {
         let clock = Arc::new(SimClock::new());
         clock.set(now);
-        // This side handles the enable line; the car only knows its registers.
+        // This side handles the enable line; the simulated car has only its registers.
         let car = Board { enable: None, ..board.clone() };
         let plant = Plant::new(&car, seed, &[], clock.clone());
         let kinds = || board.sensors.iter().map(|sensor| &sensor.kind);
@@ -197,7 +197,7 @@ impl FarSide {
         out.push(Command::set(*address, imu::POWER, &[imu::ASLEEP]));
     }
 
-    /// Handles one event: changes the state here, and returns the commands for the kernel's side.
+    /// Handles one event: changes the state here, and appends the commands for the kernel to `out`.
     pub fn take(&mut self, event: &Event, now: Instant, out: &mut Vec<Command>) {
         match event.what {
             Happening::Write if event.place == u16::from(self.mcu) => self.take_frame(event),
@@ -323,7 +323,7 @@ impl FarSide {
         self.clock.set(now);
     }
 
-    /// Makes the controller acknowledge from now on.
+    /// Makes the controller acknowledge again if it has booted.
     fn come_up(&mut self, out: &mut Vec<Command>) {
         let mut version = [0; 3];
         if self.i2c.write_read(self.mcu, &[FIRMWARE], &mut version).is_ok() {
@@ -352,7 +352,7 @@ impl FarSide {
         let lean = self.lean.unwrap_or(if fallen { 35.0 } else { 0.0 });
         let Some((address, imu)) = &mut self.imu else { return };
         if !self.announces || !self.imu_there {
-            return; // the row sets the samples, each right before its edge
+            return; // the row sets the samples, each right before its edge; or the sensor is gone
         }
         out.push(Command::set(*address, imu::SAMPLE, &imu.sample(lean)));
         let (Some(every), Some(line)) = (imu.ready_every(), self.lines.ready) else {
@@ -387,7 +387,7 @@ impl FarSide {
             out.push(Command::LineAt(offset(line), pressed != active_low, at));
         }
     }
-    /// Makes the car lean by this much from now on, whatever it stands on; `None`: as in the world.
+    /// Makes the car lean by this much from now on, whatever it stands on; `None`: as the world determines.
     pub fn lean(&mut self, degrees: Option<f64>) {
         self.lean = degrees;
     }
@@ -399,7 +399,7 @@ impl FarSide {
     pub fn ready_line(&self) -> (u16, bool) {
         (self.lines.ready.map_or(0, offset), true)
     }
-    /// Sets one sample with this lean, and its edge on the data-ready line at `at`.
+    /// Sets a sample with this lean now, and schedules its pulse on the data-ready line for `at`.
     pub fn sample_at(&mut self, degrees: f64, at: Instant, out: &mut Vec<Command>) {
         self.lean = Some(degrees);
         let (Some((address, imu)), Some(line)) = (&mut self.imu, self.lines.ready) else { return };
@@ -413,12 +413,12 @@ impl FarSide {
             out.push(Command::Mute(self.mcu, off));
         }
     }
-    /// Makes the controller reset itself: its supply was down for a moment, and it forgets everything.
+    /// Makes the controller reset itself, as if its supply had been down for a moment: it forgets everything.
     pub fn brown_out(&mut self, now: Instant, out: &mut Vec<Command>) {
         self.set_reset(false, now, out);
         self.set_reset(true, now, out);
     }
-    /// Disconnects the inertial sensor from the bus, or reconnects it with everything forgotten.
+    /// Disconnects the inertial sensor from the bus, or reconnects it in its power-on state.
     pub fn unplug_imu(&mut self, off: bool, out: &mut Vec<Command>) {
         match (&self.imu, off) {
             (Some((address, _)), true) if self.imu_there => {
@@ -428,12 +428,12 @@ impl FarSide {
             _ => self.power_imu(out),
         }
     }
-    /// Whether samples are signalled automatically; if not, only [`FarSide::sample_at`] sets them.
+    /// Sets whether samples are signalled automatically; if not, only [`FarSide::sample_at`] sets them.
     pub fn announce(&mut self, by_itself: bool) {
         self.announces = by_itself;
         self.next_ready = None;
     }
-    /// Sets the behaviour of the echo from now on. Releases a line that was held.
+    /// Sets the behaviour of the echo from now on. [`Echo::Sound`] also releases a line that was held.
     pub fn echo(&mut self, echo: Echo, out: &mut Vec<Command>) {
         self.echo = echo;
         for sensor in &self.board.sensors {

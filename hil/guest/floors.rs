@@ -1,5 +1,6 @@
-//! The baseline of the kernel alone, printed with the figures of the loops: a bare timer's lateness (as
-//! cyclictest measures it), and an edge that is answered by an edge, through a thread that does nothing else.
+//! The latency of the kernel alone, printed with the figures of the loops: the lateness of a bare timer (as
+//! cyclictest measures it), and the time in which a thread that does nothing else answers an edge with an
+//! edge.
 
 use super::bench::Bench;
 use super::rows::Floor;
@@ -11,25 +12,26 @@ use gpiocdev::line::{EdgeDetection, Value};
 use std::io;
 use std::thread;
 
-/// Number of measurements: ten lie beyond the 99th percentile.
+/// Number of measurements: ten of them lie beyond the 99th percentile.
 const TIMES: usize = 1000;
-/// Interval between them. It is prime, so that all phases of the far side's refresh and of the kernel's tick
-/// occur; otherwise the figure would depend on the phase in which a run happens to start.
+/// Interval between measurements: a prime number of microseconds, so that all phases of the far side's
+/// refresh and of the kernel's tick occur. Otherwise the figure would depend on the phase at which a run
+/// starts.
 const EVERY: Span = Span::from_micros(3_137);
-/// Priority of the measured thread: that of the runtime's bus.
+/// Priority of the measured thread: that of the runtime's bus thread.
 const PRIORITY: u8 = 85;
 /// Lines that no board here uses.
 const STIMULUS: u16 = 30;
 const RESPONSE: u16 = 31;
 
-/// Measures one baseline.
+/// Measures one of the two latencies.
 pub fn measure(bench: &mut Bench, name: &str, floor: Floor, baseline: &Baseline) -> io::Result<RowResult> {
     let mut outcome = RowResult::default();
     let latency = match floor {
-        Floor::Timer => thread::spawn(timer).join().map_err(|_| io::Error::other("the sleeper panicked"))?,
+        Floor::Timer => thread::spawn(timer).join().map_err(|_| io::Error::other("the thread panicked"))?,
         Floor::Echo => echo(bench)?,
     };
-    outcome.demand(latency.count() == TIMES, || format!("{} of {TIMES} came", latency.count()));
+    outcome.demand(latency.count() == TIMES, || format!("{} of {TIMES} measured", latency.count()));
     outcome.gate(name, latency, baseline);
     Ok(outcome)
 }
@@ -96,7 +98,7 @@ fn echo(bench: &mut Bench) -> io::Result<Latency> {
     }))
 }
 
-/// The chip of the bench.
+/// The GPIO chip of the bench.
 fn chip() -> io::Result<std::path::PathBuf> {
     let chips = gpiocdev::chip::chips().map_err(|error| io::Error::other(error.to_string()))?;
     let labelled = |path: &std::path::PathBuf| {

@@ -1,10 +1,10 @@
-//! The registers of an MPU-6050 as its reader sees them (RM-MPU-6000A-00, revision 4.2): identity, sleep,
-//! ranges, sample rate, interrupt, and the fourteen bytes of a sample. No FIFO, DMP or second bus, because
-//! nothing here reads them.
+//! The registers of an MPU-6050 as a driver sees them (RM-MPU-6000A-00, revision 4.2): identity, sleep,
+//! ranges, sample rate, interrupt, and the fourteen bytes of a sample. No FIFO, DMP or auxiliary I2C bus,
+//! because nothing here uses them.
 
 use ganglion::base::time::Span;
 
-/// First byte of a sample: accelerations, temperature, rotations, big endian.
+/// First register of a sample: accelerations, temperature, angular rates, big endian.
 pub const SAMPLE: u8 = 0x3B;
 /// Number of bytes of a sample.
 pub const SAMPLE_BYTES: usize = 14;
@@ -20,18 +20,18 @@ pub const POWER: u8 = 0x6B;
 pub const ASLEEP: u8 = 0x40;
 const RESET: u8 = 0x80;
 const DATA_READY: u8 = 0x01;
-/// Counts per g in the smallest range, 2 g; each larger range halves them.
+/// Counts per g in the smallest range, 2 g; each larger range halves this number.
 const COUNTS_PER_G: f64 = 16_384.0;
 /// 25 degrees Celsius: degrees = counts / 340 + 36.53.
 const TEMPERATURE: i16 = -3920;
-/// Noise of an acceleration, counts in each direction: 0.1 degree of lean. A sample never repeats for long.
+/// Peak noise, counts: 0.1 degree of lean in the smallest range. It keeps samples from repeating for long.
 const NOISE: u64 = 29;
 
 /// The chip.
 #[derive(Clone, Debug)]
 pub struct Imu {
     registers: [u8; 128],
-    /// State of the noise, never zero.
+    /// State of the noise generator, never zero.
     noise: u64,
 }
 
@@ -43,7 +43,7 @@ impl Imu {
         imu
     }
 
-    /// Its supply was lost.
+    /// Forgets everything, as after a loss of its supply.
     pub fn forget(&mut self) {
         self.registers = [0; 128];
         self.registers[usize::from(POWER)] = ASLEEP;
@@ -70,7 +70,7 @@ impl Imu {
         self.registers[usize::from(POWER)] & ASLEEP == 0
     }
 
-    /// Time between two samples on the interrupt output, if that is switched on.
+    /// Period of the data-ready interrupt; `None`: it is off, or the chip is asleep.
     pub fn ready_every(&self) -> Option<Span> {
         let on = self.is_awake() && self.registers[usize::from(INTERRUPTS)] & DATA_READY != 0;
         // 8 kHz with the low-pass filter off (0 or 7), else 1 kHz.

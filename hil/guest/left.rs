@@ -1,5 +1,5 @@
-//! What a stopped guard leaves behind: a controller in reset, whose line no process holds and the kernel
-//! keeps driving. A person then inspects the robot, as after a failed start.
+//! A stopped guard leaves the controller in reset, through a line that no process holds any more but that the
+//! kernel keeps driving. The row then inspects the robot, as a person does after a failed start.
 
 use super::bench::Bench;
 use super::course::RowContext;
@@ -15,7 +15,7 @@ use std::io;
 /// A guard that got SIGTERM ends within this time.
 const END: Span = Span::from_millis(5_000);
 
-/// The row.
+/// Runs the row.
 pub fn in_reset(place: &mut RowContext<'_>) -> io::Result<RowResult> {
     let mut outcome = RowResult::default();
     let bench = &mut *place.bench;
@@ -52,7 +52,7 @@ pub fn in_reset(place: &mut RowContext<'_>) -> io::Result<RowResult> {
         outcome.demand(said.contains(wanted), || format!("{} says: {}", words[0], scene::tail(&said)));
         in_reset_after(words[0], bench, &mut outcome);
     }
-    // Where the kernel releases the line, the pull-up starts the controller, and it stays on.
+    // Where the kernel releases the line, the pull-up ends the reset, and `probe` must not begin a new one.
     let mut guard = scene::start_guard(bench, place.board, place.folder)?;
     bench.send(&[Command::Persist(false)])?;
     stop(&mut guard, &mut outcome)?;

@@ -3,19 +3,19 @@
 use ganglion::base::plan::Board;
 use ganglion::base::time::Span;
 
-/// Two stop frames and the system calls around them, generously: they take 0.2 ms at 400 kHz.
+/// A generous limit for two stop frames and their system calls: the frames take 0.2 ms at 400 kHz.
 const STOP_FRAMES: Span = Span::from_millis(2);
 
 /// The limit of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// A control period and the bus time: for events that are noticed at once.
+    /// A control period plus the bus time: for events that are noticed at once.
     Period,
-    /// A sensor's age limit, then [`Limit::Period`]: for a silent sensor. By the sensor's name.
+    /// A sensor's age limit, then [`Limit::Period`]: for a silent sensor. The value is the sensor's name.
     Stale(&'static str),
-    /// Readings that repeat until the sensor counts as frozen, its age limit, then [`Limit::Period`].
+    /// The time until a sensor that repeats itself counts as frozen, its age limit, then [`Limit::Period`].
     Frozen(&'static str),
-    /// The guard's timeout and 20 ms.
+    /// The guard's timeout plus 20 ms.
     GuardTimeout,
     /// The validity of a command on the wire, then [`Limit::Period`].
     CommandValid,

@@ -1,5 +1,6 @@
-//! Closed loops: from an edge that the far side makes to the frame that takes the pulse from a motor, stamped
-//! in the kernel at both ends, hundreds of times, at every phase of the runtime's own periods.
+//! The latency of closed loops: from an edge that the far side makes to the frame that sets a motor's pulse
+//! to zero, both timestamped in the kernel. Each row measures 200 loops, spread over all phases of the
+//! runtime's periods.
 
 use super::bench::Bench;
 use super::course::RowContext;
@@ -20,13 +21,13 @@ const ATTEMPTS: usize = 4 * TIMES;
 const PHASES: Span = Span::from_millis(60);
 /// If no loop closes for this long, the robot counts as stopped for good.
 const STANDS: Span = Span::from_millis(15_000);
-/// Golden ratio, in thousandths: phases that follow it are spread evenly, however many there are.
+/// Golden ratio, in thousandths: phases at its multiples are spread evenly, however many there are.
 const GOLDEN: u64 = 618;
 /// The lean of the sample that must stop the car.
 const OVER_DEG: f64 = 45.0;
-/// A stop that comes later than this after its edge does not count.
+/// Longest wait for the stop after an edge; a loop without a stop by then counts as this long.
 const LATEST: Span = Span::from_millis(500);
-/// Motors have been running for this long when a loop begins.
+/// The motors have been running for at least this long when a loop begins.
 const RUNNING: Span = Span::from_millis(15);
 /// An edge comes at least this long after its time was chosen; the load runs during the last part of that
 /// time.
@@ -39,11 +40,11 @@ const ALONE: Span = Span::from_millis(250);
 const ALONE_EVERY: Span = Span::from_millis(3_000);
 /// How long a loop presses its input.
 const PRESSED: Span = Span::from_millis(8);
-/// A stop that began this shortly before the edge was not caused by it: an ordinary poll read the sample
+/// If a stop began this shortly before the edge, the edge was not its cause: a periodic poll read the sample
 /// after its bytes were set but before its edge. Such a poll takes half of this time.
 const UNDER_WAY: Span = Span::from_millis(1);
-/// Time from the sample's bytes to its edge. A periodic poll in between has seen the sample too early, and is
-/// not counted.
+/// Time from setting the sample's bytes to its edge. If a periodic poll in between sees the sample too early,
+/// the loop is not counted.
 const AHEAD: Span = Span::from_micros(60);
 
 /// Runs one row of loops.
@@ -88,8 +89,8 @@ pub fn close(
     Ok(outcome)
 }
 
-/// Durations within a slot, as measured by the runtime: the tick itself, and the time until its command was
-/// on the wire.
+/// Adds durations within a slot, as measured by the runtime: of the tick itself, and from the slot until the
+/// command was on the wire.
 fn own_work(report: &Value, outcome: &mut RowResult) {
     for (key, what) in [("exec", "a tick's own work"), ("end_late", "slot to the command's last bit")] {
         let measured = &report[format!("{key}_us")];
@@ -100,7 +101,8 @@ fn own_work(report: &Value, outcome: &mut RowResult) {
     }
 }
 
-/// Compares the time from the cause to the first bit of the stop with the gate and the baseline.
+/// Compares the latency, from the cause to the first bit of the stop on the wire, with the gate and the
+/// baseline.
 fn judge(name: &str, closed: Loop, begins: Latency, baseline: &Baseline, outcome: &mut RowResult) {
     let [least, aim] = closed.gate_us.map(|us| us as f64);
     let p99 = begins.percentile(99);
@@ -110,14 +112,14 @@ fn judge(name: &str, closed: Loop, begins: Latency, baseline: &Baseline, outcome
         outcome.gate(name, begins, baseline);
     } else {
         outcome.demand(p99 > least, || {
-            format!("p99 {p99:.1} virtual us: the gate of {least} does not catch it")
+            format!("p99 {p99:.1} virtual us: ordinary priority passes the gate of {least}")
         });
         outcome.latency(name, begins);
     }
 }
 
-/// Closes the loop once; returns the times to the first bit of the stop, to its last bit, and to the end of
-/// motion. `None`: the motors did not run.
+/// Closes the loop once; returns the times from the edge to the first bit of the stop, to its last bit, and
+/// to the end of motion. `None`: the motors were not running, or were stopping for an earlier reason.
 fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Result<Option<[Span; 3]>> {
     let timeout = bench.now() + Span::from_millis(3000);
     if bench.until(timeout, |record| record.is_moving().then_some(())).is_none() {
@@ -166,9 +168,9 @@ fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Res
     }
 }
 
-/// The first moment, at or after `soonest`, at the phase of loop `nth`. All loops take their phases from one
-/// clock. If each counted from its own start, phases would be random, and the 99th percentile, the second
-/// largest of two hundred values, would differ from run to run.
+/// The first time, at or after `soonest`, that has the phase of loop `nth`. All phases count from the zero of
+/// one clock. If each loop counted from its own start, phases would be random, and the 99th percentile, the
+/// third largest of two hundred values, would differ from run to run.
 fn moment(soonest: Instant, nth: u64) -> Instant {
     let round = PHASES.as_nanos();
     let phase = round / 1000 * (nth * GOLDEN % 1000);

@@ -1,12 +1,12 @@
 //! The program that runs on the virtual bench, inside the guest: the far side of the wires, a record of them,
-//! and rows that act on the shipped runtime and judge its behaviour. Times are virtual microseconds:
-//! instructions, not hardware.
+//! and rows that act on the shipped runtime and judge its behaviour. Times are virtual microseconds: they
+//! count instructions, and are not those of hardware.
 //!
 //! Reading order: `wire` (the protocol of the plant device), `device` (the device itself), `imu` and `far`
 //! (what is behind the wires), `record` (what was seen on them), `bench` (both of them running), `process`
 //! and `scene` (what is under test), `variant` (its board), `limits` and `rows` (the table), `trouble`,
-//! `course`, `left`, `loops`, `floors`, `service` and `soak` (how rows are carried out), `verdict` (their
-//! results).
+//! `course`, `left`, `loops`, `floors`, `service`, `verb` and `soak` (how rows are carried out), `verdict`
+//! (their results).
 
 mod bench;
 mod course;
@@ -41,19 +41,19 @@ use std::process::ExitCode;
 use variant::Variant;
 use verdict::{Baseline, RowResult};
 
-const USAGE: &str = "hil-guest: what runs on the virtual bench
+const USAGE: &str = "hil-guest: the program that runs in a guest of the virtual bench
 
-  hil-guest bench [--only NAME[,NAME]]                        all rows, or those whose names contain one of these,
-                  [--without NAME[,NAME]] [--out DIR]         without those that contain one of these; the last line
-                  [--claims DIR] [--baseline FILE]            is one JSON object. Guests that share DIR each take a
-                                                              row that none of them has taken; FILE is the record
-                                                              of latencies
-  hil-guest bench --list                                      the rows
-  hil-guest plant                                             the far side alone, until it is ended
-  hil-guest table                                             the rows as docs/virtual-bench-rows.md has them
-  hil-guest hog MS                                            computes for so long";
+  hil-guest bench [--only NAME[,NAME]]                        run all rows, or those whose name contains one
+                  [--without NAME[,NAME]] [--out DIR]         of --only, but none of --without; the last line
+                  [--claims DIR] [--baseline FILE]            is one JSON object. Guests that share the DIR of
+                                                              --claims share the rows. FILE: latencies that
+                                                              must not be exceeded by more than 10 %
+  hil-guest bench --list                                      list the rows
+  hil-guest plant                                             run the far side alone, until it is killed
+  hil-guest table                                             print the table of docs/virtual-bench-rows.md
+  hil-guest hog MS                                            compute for this many milliseconds";
 
-/// Folder of boards and of the processes' output.
+/// Folder for the boards and the processes' output.
 const RUN_FOLDER: &str = "/run/hil";
 
 fn main() -> ExitCode {
@@ -140,7 +140,7 @@ impl Options {
     }
 }
 
-/// The far side alone, for a person at the guest's console.
+/// Runs the far side alone, for a person at the guest's console.
 fn plant() -> io::Result<bool> {
     let loaded = variant::load().map_err(io::Error::other)?;
     let mut bench = Bench::start(&loaded.board)?;
@@ -174,7 +174,7 @@ fn carry_out(requests: &Options) -> io::Result<bool> {
     let boards = Boards { loaded, folder: PathBuf::from(RUN_FOLDER) };
     let mut bench = Bench::start(&plain.board)?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    println!("hil-guest: kernel {}, all times are virtual: instructions, not hardware", kernel.trim());
+    println!("hil-guest: kernel {}, all times are virtual: they count instructions", kernel.trim());
     let baseline = requests.record()?;
     let wanted: Vec<&Row> = ROWS.iter().filter(|row| requests.wants(row)).collect();
     let names: String = wanted.iter().map(|row| format!("{}\n", row.name)).collect();

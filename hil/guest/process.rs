@@ -1,5 +1,5 @@
-//! The processes under test: started afresh for a row, signalled, ended, and their output. The output goes to
-//! files, so that no process waits for a reader.
+//! The processes under test: starts them afresh for a row, signals them, ends them, and reads their output.
+//! The output goes to files, so that no process waits for a reader.
 
 use ganglion::base::time::{Clock, MonotonicClock, Span};
 use rustix::process::{Pid, Signal, kill_process};
@@ -74,7 +74,7 @@ impl Process {
         fs::read_to_string(&self.said).unwrap_or_default()
     }
 
-    /// The JSON object on the last line that has one.
+    /// The last line that is a JSON object.
     pub fn report(&self) -> Option<Value> {
         let said = self.said();
         said.lines().rev().find_map(|line| serde_json::from_str(line).ok().filter(Value::is_object))
@@ -96,7 +96,7 @@ pub fn status(id: u32, key: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Open files of a process.
+/// Number of open files of a process.
 pub fn open_files(id: u32) -> Option<usize> {
     Some(fs::read_dir(format!("/proc/{id}/fd")).ok()?.count())
 }

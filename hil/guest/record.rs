@@ -1,6 +1,6 @@
-//! What was seen on the wires, collected from events: which motor has been moving since when and in which
-//! direction, every pulse for a drive motor, every failed transfer, every frame that does not belong to the
-//! board. Judges nothing.
+//! What was seen on the wires, collected from events: when the motors moved and when they moved forward,
+//! every pulse for a drive motor, every failed transfer, every frame that does not belong to the board.
+//! Judges nothing.
 
 use super::wire::{Event, Happening};
 use ganglion::base::plan::{Board, EnablePlan, Line, LineSensor, MotorKind, SensorKind};
@@ -44,20 +44,20 @@ pub struct Record {
     ways: BTreeMap<Line, (u8, bool, Option<bool>)>,
     /// The ranger's trigger and echo.
     ranger: Option<(Line, Line)>,
-    /// The end of its last echo before the record was last cleared.
+    /// The end of the ranger's last echo before the record was last cleared.
     echoed: Option<Instant>,
     enabled: bool,
     in_reset: bool,
     /// When motion began and ended, alternately; a motor with a pulse counts as moving.
     turns: Vec<(Instant, bool)>,
-    /// The same for motion other than backwards.
+    /// The same for forward motion; a motor whose direction is unknown counts as moving forward.
     advances: Vec<(Instant, bool)>,
     pulses: Vec<Pulse>,
     failed: Vec<Failed>,
     strays: Vec<Pulse>,
     edges: Vec<(Instant, u16, bool)>,
     enables: Vec<(Instant, bool)>,
-    /// Levels to which lines that do not belong to the board were driven.
+    /// Levels to which all other lines were driven: not reset, enable or direction lines.
     others: BTreeMap<u16, Vec<(Instant, bool)>>,
     lost: u64,
     /// Everything up to this time has been seen.
@@ -73,7 +73,7 @@ impl Record {
         for motor in &board.motors {
             let (channels, drive) = match motor.kind {
                 MotorKind::DcDir { pwm, dir, mirrored, .. } => {
-                    // Forward is low on the left; the right motor is mounted mirrored.
+                    // A low level means forward, except for a motor that is mounted mirrored (the right one).
                     ways.insert(dir, (pulse_register(pwm), mirrored, None));
                     (vec![pwm], true)
                 }
@@ -226,18 +226,18 @@ impl Record {
         }
         self.turns.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
     }
-    /// Since when the motors have been stopped, but not before `from`. `None`: they are moving.
+    /// Since when the motors have been stopped; `from` if that is later. `None`: they are moving.
     pub fn still_since(&self, from: Instant) -> Option<Instant> {
         since(&self.turns, from)
     }
-    /// When a motor that is moving now got the first pulse after the last failed transfer, or after `from` if
-    /// that is later. `None`: it has not got one yet.
+    /// The first pulse for a motor after the last failed transfer, or after `from` if that is later. `None`:
+    /// there was none yet, or the motors are stopped again.
     pub fn drives_again(&self, from: Instant) -> Option<Instant> {
         let last = self.failed().last().map_or(from, |failed| failed.at.max(from));
         let drives = |pulse: &&Pulse| pulse.start > last && pulse.counts > 0;
         self.pulses().iter().find(drives).filter(|_| self.is_moving()).map(|pulse| pulse.start)
     }
-    /// When a motor got current between the two times, if one did.
+    /// The first time between the two at which a motor got current, if one did.
     pub fn moved_between(&self, from: Instant, to: Instant) -> Option<Instant> {
         if self.was_moving(from) {
             return Some(from);
@@ -252,11 +252,11 @@ impl Record {
         }
         self.advances.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
     }
-    /// Since when no motor has driven the car forward, but not before `from`. `None`: one does.
+    /// Since when no motor has driven the car forward; `from` if that is later. `None`: one does now.
     pub fn not_ahead_since(&self, from: Instant) -> Option<Instant> {
         since(&self.advances, from)
     }
-    /// When a motor drove the car forward between the two times, if one did.
+    /// The first time between the two at which a motor drove the car forward, if one did.
     pub fn ahead_between(&self, from: Instant, to: Instant) -> Option<Instant> {
         if was(&self.advances, from) {
             return Some(from);
@@ -274,7 +274,7 @@ impl Record {
         let ended = |edge: &&(Instant, u16, bool)| edge.1 == echo && !edge.2 && edge.0 <= at;
         self.edges.iter().rev().find(ended).map(|edge| edge.0).or(self.echoed)
     }
-    /// The first frame, at or after `from`, that takes the pulse from a motor.
+    /// The first frame, at or after `from`, that sets a motor's pulse to zero.
     pub fn stop_after(&self, from: Instant) -> Option<Pulse> {
         self.pulses.iter().find(|pulse| pulse.start >= from && pulse.counts == 0).copied()
     }
@@ -298,7 +298,7 @@ impl Record {
     pub fn enables(&self) -> &[(Instant, bool)] {
         &self.enables
     }
-    /// Levels to which a line other than reset and enable was driven.
+    /// Levels to which a line other than reset, enable and direction lines was driven.
     pub fn drives_of(&self, line: u16) -> &[(Instant, bool)] {
         self.others.get(&line).map_or(&[], Vec::as_slice)
     }
@@ -317,7 +317,7 @@ fn was(turns: &[(Instant, bool)], at: Instant) -> bool {
     turns.iter().take_while(|turn| turn.0 <= at).last().is_some_and(|turn| turn.1)
 }
 
-/// Since when a state that changed at these times has been off, but not before `from`; `None`: it is on.
+/// Since when a state that changed at these times has been off; `from` if that is later. `None`: it is on.
 fn since(turns: &[(Instant, bool)], from: Instant) -> Option<Instant> {
     match turns.last() {
         Some((_, true)) => None,
@@ -346,13 +346,13 @@ mod tests {
     fn motion_needs_pulses_the_enable_line_and_no_reset() {
         let mut record = record();
         record.take(&event(Happening::Write, 0x14, 10, &[0x2D, 8, 0]));
-        assert!(!record.is_moving(), "no line enables the current");
+        assert!(!record.is_moving(), "the enable line is off");
         record.take(&event(Happening::Out(true), 11, 20, &[]));
         assert!(record.is_moving());
         record.take(&event(Happening::Out(false), 5, 30, &[]));
         assert!(!record.is_moving());
         record.take(&event(Happening::Out(true), 5, 40, &[]));
-        assert!(!record.is_moving(), "a reset forgets the pulses");
+        assert!(!record.is_moving(), "a reset clears the pulses");
         record.take(&event(Happening::Write, 0x14, 50, &[0x2C, 8, 0]));
         assert_eq!(record.still_since(at(25)), None);
         record.take(&event(Happening::Floats(false), 11, 60, &[]));

@@ -1,6 +1,6 @@
 //! The definition of a row of the bench: what it shows, what happens, how it must end and within what time,
-//! and the seeded error that would make it fail. The rows themselves are in `list`; `words` prints them as
-//! the table in docs/virtual-bench-rows.md.
+//! and an error that would make it fail. The rows themselves are in `list`; `words` formats them as the table
+//! in docs/virtual-bench-rows.md.
 
 mod list;
 mod words;
@@ -34,13 +34,13 @@ pub enum Course {
     LeftInReset,
     /// Kills the runtime this many times while it drives; each time the motors must stop within the limit.
     Kills(usize, Limit),
-    /// Measures the time from cause to motor, many times.
+    /// Measures the latency from cause to motor, many times.
     Loop(Loop),
     /// Measures the latency of the kernel alone.
     Floor(Floor),
     /// Tests the service as installed.
     Service(Service),
-    /// Runs the command that measures a robot over two wires, with this many passes.
+    /// Runs `ganglion hil`, which measures a robot over two wires, with this many passes.
     Verb(u32),
     /// Drives for this many seconds.
     Soak(u64),
@@ -52,8 +52,8 @@ pub enum End {
     /// The motors stop within the limit and stay stopped while the trouble lasts, for one of these causes;
     /// then the robot drives again.
     StandsThenDrives(Limit, &'static [&'static str]),
-    /// No motor drives the car forward from the limit on, while the trouble lasts, for one of these causes;
-    /// backing off is allowed and expected. Then it drives again.
+    /// From the limit until the trouble ends, no motor drives the car forward, for one of these causes;
+    /// backing off is allowed and expected. Then the car drives forward again.
     BacksOff(Limit, &'static [&'static str]),
     /// The motors stop within the limit and stay stopped while the trouble lasts, which is long enough to
     /// disarm: they stay stopped afterwards until the robot is armed; then it drives again.
@@ -72,9 +72,9 @@ pub enum End {
 pub struct Loop {
     /// Where the loop starts: the button's edge or the inertial sensor's.
     pub from: From,
-    /// With hackbench running beside it.
+    /// Whether hackbench runs at the same time.
     pub loaded: bool,
-    /// The runtime has its real-time priorities; if not, the gate must catch that.
+    /// Whether the runtime has its real-time priorities; if not, the gate must catch that.
     pub urgent: bool,
     /// p99, virtual microseconds: the required value and the aim.
     pub gate_us: [u64; 2],
@@ -94,7 +94,7 @@ pub enum From {
 pub enum Floor {
     /// Latency from a timer's due time to the wake-up of the thread that sleeps on it.
     Timer,
-    /// Latency from an edge on one line to an edge on another, through a process that does nothing else.
+    /// Latency from an edge on one line to an edge on another, through a thread that does nothing else.
     Echo,
 }
 
@@ -113,7 +113,7 @@ pub enum Service {
     Refused,
     /// The motors' controller never answers: its switch is off.
     Silent,
-    /// A process of its user attacks its guard.
+    /// A process of the runtime's user attacks the guard.
     Hostile,
     /// Its bus hangs until the driver is rebound, which its user may not do.
     HungBus,

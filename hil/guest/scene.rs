@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The snapshot of a row's runtime, in the folder of the row. Every row starts without one; a runtime that is
 /// restarted within a row resumes from it.
 const BRAIN: &str = "brain";
-/// Folder of the runtime's and the guard's sockets, as with the services.
+/// Folders of the runtime's and of the guard's sockets, the same as the services use.
 const SOCKETS: &str = "/run/ganglion";
 const GUARD_SOCKETS: &str = "/run/ganglion-guard";
 /// The mark that a killed runtime leaves, so that the next one does not arm by itself. Each row begins as
@@ -23,11 +23,11 @@ const UNFINISHED: &str = "/run/ganglion/unfinished-run";
 /// Time limit from the start of the processes to the first motion: set-up of the controller, self-test,
 /// settling. Generous, because this bench does not measure it.
 const START: Span = Span::from_millis(15_000);
-/// A runtime that got SIGTERM ends within this time.
+/// A runtime that got SIGINT, or a guard that got SIGTERM, ends within this time.
 const END: Span = Span::from_millis(5_000);
 /// The robot moves for this long before a row acts on it.
 const UNDER_WAY: Span = Span::from_millis(300);
-/// The field decides when the robot moves; a row waits this long for motion.
+/// The field decides when the robot moves; a row waits at most this long for motion.
 const MOTION: Span = Span::from_millis(10_000);
 
 /// The process that a row acts on.
@@ -71,7 +71,7 @@ impl Scene {
         let moved = bench.until(begun + START, |record| record.is_moving().then_some(()));
         if moved.is_none() {
             return Err(io::Error::other(format!(
-                "it does not drive; its output: {}",
+                "the robot does not drive; the output: {}",
                 tail(&scene.runtime.said())
             )));
         }
@@ -83,7 +83,7 @@ impl Scene {
     pub fn moves(&self, bench: &Bench) -> io::Result<Instant> {
         let moving = bench.until(bench.now() + MOTION, |record| record.is_moving().then_some(()));
         moving.map(|()| bench.now()).ok_or_else(|| {
-            io::Error::other(format!("it does not move; its output: {}", tail(&self.runtime.said())))
+            io::Error::other(format!("nothing moves; the output: {}", tail(&self.runtime.said())))
         })
     }
 
@@ -116,7 +116,7 @@ impl Scene {
             Some(status) => {
                 outcome.fault(format!("the runtime ended with {status}: {}", tail(&self.runtime.said())))
             }
-            None => outcome.fault("the runtime does not end after SIGTERM"),
+            None => outcome.fault("the runtime does not end after SIGINT"),
         }
         outcome.demand(!bench.seen(|record| record.is_moving()), || "a motor runs after the end".into());
         if let Some(guard) = &mut self.guard {
@@ -179,7 +179,7 @@ pub fn check_rules(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()>
 
 /// The same rules for a car that drives for a long time. No sensor covers its sides or its back: its side may
 /// touch a disc, and its back may touch a wall when it backs off. It must not hit anything that its sonar
-/// sees, and must not fall over an edge that it has stopped for.
+/// sees, and must not fall over an edge at which it had stopped.
 pub fn check_long_drive_rules(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     let contacts = report.contacts;
@@ -198,7 +198,7 @@ pub fn frames(bench: &Bench, outcome: &mut RowResult) {
     outcome.demand(lost == 0, || format!("events of the wires were lost {lost} times"));
 }
 
-/// The end of a process's output, on one line.
+/// The last lines of a process's output, as one line.
 pub fn tail(said: &str) -> String {
     let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(4)..].join(" | ")

@@ -1,5 +1,5 @@
-//! The service as installed in the guest: units, user, groups, sockets, watchdog. Acts through systemctl as
-//! an operator does, and judges by the wires.
+//! The service as installed in the guest: units, user, groups, sockets, watchdog. Acts through systemctl, as
+//! an operator does, and judges by what happens on the wires.
 
 use super::bench::Bench;
 use super::course::RowContext;
@@ -28,9 +28,9 @@ const BOARD: &str = "/etc/ganglion/board.toml";
 const KEPT: &str = "/var/lib/ganglion/brain-3.bin";
 /// The bus that the service's user may open.
 const I2C: &str = "/dev/i2c-1";
-/// systemd restarts the service within its RestartSec, and the runtime repeats its set-up and self-test.
+/// Time limit for a restart: the unit's RestartSec, then the runtime's set-up and self-test. Also for motion.
 const AGAIN: Span = Span::from_millis(20_000);
-/// Twice the watchdog's interval: the last keep-alive may be as old as one interval.
+/// Time limit for the watchdog to kill a stopped process: more than twice its interval (WatchdogSec).
 const WATCHDOG: Span = Span::from_millis(5_000);
 /// EX_UNAVAILABLE, EX_NOPERM and EX_CONFIG.
 const UNAVAILABLE: u64 = 69;
@@ -41,10 +41,10 @@ const STARTS: u64 = 5;
 /// Time limit from `systemctl stop` to stopped motors: the tool and systemd themselves, then at most ten
 /// slots.
 const STOP: Limit = Limit::Ms(500);
-/// A robot that arms by itself would move within this time.
+/// A robot that had armed by itself would move within this time.
 const BY_ITSELF: Span = Span::from_millis(2_000);
-/// Time limit for five self-tests of a controller that does not answer, each with its waits, and half a
-/// second in between.
+/// Time limit for five self-tests of a controller that does not answer, each with its waits, and the half
+/// second before each restart.
 const GIVEN_UP: Span = Span::from_millis(60_000);
 /// A crash loop would restart the service several times within this time.
 const NO_LOOP: Span = Span::from_millis(4_000);
@@ -110,13 +110,13 @@ fn driving(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<u32> {
     let begun = bench.now();
     let (code, said) = run("systemctl", &["start", RUNTIME])?;
     if code != Some(0) {
-        return Err(io::Error::other(format!("it does not start: {}", scene::tail(&said))));
+        return Err(io::Error::other(format!("the service does not start: {}", scene::tail(&said))));
     }
     let ready = bench.now().since(begun).as_secs_f64();
     outcome.figure("ready_after_s", ready);
     outcome.note(format!("ready after {ready:.2} virtual s"));
     if bench.until(bench.now() + AGAIN, |record| record.is_moving().then_some(())).is_none() {
-        return Err(io::Error::other("it does not drive"));
+        return Err(io::Error::other("the robot does not drive"));
     }
     Ok(number("MainPID")? as u32)
 }
@@ -155,22 +155,22 @@ fn judge_stopped(bench: &Bench, from: Instant, limit: Limit, outcome: &mut RowRe
             let took = stood.since(from);
             outcome.figure("still_after_us", took.as_micros_f64());
             outcome.note(format!("stopped after {:.0} virtual us", took.as_micros_f64()));
-            outcome.demand(took <= allowed, || format!("{:.0} virtual us allowed", allowed.as_micros_f64()));
+            outcome.demand(took <= allowed, || format!("limit {:.0} virtual us", allowed.as_micros_f64()));
         }
         None => outcome.fault("the motors still run a second later"),
     }
 }
 
-/// Checks that another process is running, that the motors stay stopped until a person arms the robot, and
-/// that it then drives.
+/// Checks that another process is running, that the motors stay stopped until the robot is armed, and that it
+/// then drives.
 fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut RowResult) -> io::Result<()> {
     let until = from + WATCHDOG + AGAIN;
-    // Each query through systemctl is a process, so wait until a result is possible.
+    // Each query starts a systemctl process, so first wait until the old process is gone.
     let gone = format!("/proc/{old}");
     while Path::new(&gone).exists() && bench.now() < until {
         bench.wait(Span::from_millis(20));
     }
-    outcome.note(format!("its process gone after {:.2} virtual s", bench.now().since(from).as_secs_f64()));
+    outcome.note(format!("old process gone after {:.2} virtual s", bench.now().since(from).as_secs_f64()));
     while bench.now() < until {
         let id = number("MainPID").unwrap_or(0);
         if id != 0 && id != u64::from(old) && property("ActiveState")? == "active" {
@@ -195,7 +195,7 @@ fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut RowResult
     Ok(())
 }
 
-/// Checks that the service does not start, gives the reason by its exit code, and does not try again.
+/// Checks that the service does not start, reports the reason by its exit code, and is not restarted.
 fn refused(bench: &Bench, code: u64, outcome: &mut RowResult) -> io::Result<()> {
     run("systemctl", &["start", RUNTIME])?;
     bench.wait(NO_LOOP);
@@ -218,7 +218,7 @@ fn locked_out(bench: &Bench, outcome: &mut RowResult) -> io::Result<()> {
     done
 }
 
-/// A controller that never answers: each start reports why it cannot work, and systemd gives up in the end.
+/// A controller that never answers: each start reports the likely reasons, and systemd gives up in the end.
 fn silent(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let begun = bench.now();
     bench.act(|far, _, out| far.unplug_mcu(true, out))?;
@@ -246,7 +246,7 @@ fn silent(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
 const UNBIND: &str = "echo hilplant.0 > /sys/bus/platform/drivers/hilplant/unbind";
 
 /// Actions of a broken runtime, or of an attacker who has become its user, to get rid of the guard. GUARD
-/// stands for the guard's process.
+/// stands for the guard's process ID.
 const ATTACKS: &[&str] = &[
     "kill -KILL GUARD",
     "kill -STOP GUARD",
@@ -259,8 +259,8 @@ const ATTACKS: &[&str] = &[
     "echo 1000 > /proc/GUARD/oom_score_adj",
     "head -c 1 /proc/GUARD/mem",
 ];
-/// Actions that the guard's own user can do: they show that the attacks were not refused for an unrelated
-/// reason.
+/// Actions that the guard's own user can perform: they show that the attacks were not refused for an
+/// unrelated reason.
 const RIGHTS: &[&str] = &["kill -0 GUARD", "touch /run/ganglion-guard/own && rm /run/ganglion-guard/own"];
 
 fn attacked(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
@@ -284,7 +284,7 @@ fn attacked(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
         let code = act("ganglion-guard", right)?;
         outcome.demand(code == Some(0), || format!("the guard's user cannot: {right}"));
     }
-    outcome.note(format!("{} attacks", ATTACKS.len()));
+    outcome.note(format!("{} attacks tried", ATTACKS.len()));
     let same = number_of(GUARD, "MainPID")? == guard && number("MainPID")? == u64::from(runtime);
     outcome.demand(same, || "a process was replaced".into());
     let (code, said) = run("ganglion", &["guard", "--status"])?;
@@ -299,7 +299,7 @@ fn freed(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     driving(bench, outcome)?;
     let before = bus_status()?;
     outcome
-        .demand(before["measures"].to_string().contains("rebind"), || format!("it cannot rebind: {before}"));
+        .demand(before["measures"].to_string().contains("rebind"), || format!("rebind is missing: {before}"));
     let write = ["--reuid", "ganglion", "--regid", "ganglion", "--init-groups", "sh", "-c", UNBIND];
     let (code, _) = run("setpriv", &write)?;
     outcome.demand(code != Some(0), || "the runtime's user can unbind the driver itself".into());

@@ -1,5 +1,4 @@
-//! A long drive that checks that slots add up, writes stay on the grid, memory and files do not grow, and the
-//! kernel logs nothing.
+//! A long drive that checks that slots add up, writes stay on the grid, and memory and files do not grow.
 
 use super::course::RowContext;
 use super::process;
@@ -13,8 +12,8 @@ use std::io;
 
 /// Time until memory has settled, and length of the two periods that are compared.
 const WARM: Span = Span::from_millis(60_000);
-/// Allowed growth, for the page cache of its own output; a buffer that grows by a frame a second would grow
-/// 100 times as much.
+/// Allowed growth of the resident memory. A buffer that grows by a frame per slot would grow more than 100
+/// times as much.
 const LEAK_KB: u64 = 256;
 /// Allowed change of the writes' phase on the grid from the first minute to the last.
 const DRIFT: Span = Span::from_micros(500);
@@ -32,7 +31,7 @@ pub fn drive(place: &mut RowContext<'_>, seconds: u64) -> io::Result<RowResult> 
     let before = Holdings::of(id);
     let early = bench.seen(|record| phase(record, begun, begun + WARM, bench.board().period));
     let over = begun + Span::from_millis(1000 * seconds);
-    // This takes minutes of the host's time, so it shows its progress.
+    // This takes minutes of host time, so the progress is shown.
     for share in 1..=10 {
         let at = begun + Span::from_millis(100 * seconds * share);
         bench.wait_until(at);
@@ -40,14 +39,14 @@ pub fn drive(place: &mut RowContext<'_>, seconds: u64) -> io::Result<RowResult> 
     }
     let after = Holdings::of(id);
     let late = bench.seen(|record| phase(record, over - WARM, over, bench.board().period));
-    outcome.demand(!scene.runtime.has_ended()?, || "it ended by itself".into());
+    outcome.demand(!scene.runtime.has_ended()?, || "the runtime ended by itself".into());
     holds(before, after, &mut outcome);
     drifts(early, late, bench.board().period, &mut outcome);
     scene.runtime.signal(Signal::CONT)?;
     let report = scene.end(bench, &mut outcome)?;
     adds_up(&report, seconds, &mut outcome);
     let world = bench.act(|far, now, _| far.report(now))?;
-    outcome.demand(world.distance_m > 1.0, || "it hardly moved".into());
+    outcome.demand(world.distance_m > 1.0, || "the car hardly moved".into());
     scene::check_long_drive_rules(bench, &mut outcome)?;
     Ok(outcome)
 }
@@ -72,7 +71,7 @@ impl Holdings {
 
 fn holds(before: Holdings, after: Holdings, outcome: &mut RowResult) {
     let (Some(first), Some(last)) = (before.resident_kb, after.resident_kb) else {
-        return outcome.fault("its memory cannot be read: it has ended");
+        return outcome.fault("the runtime's memory cannot be read: it has ended");
     };
     outcome.note(format!("VmRSS {first} -> {last} kB, VmLck {:?}, files {:?}", after.locked_kb, after.files));
     outcome.figure("resident_growth_kb", last as f64 - first as f64);
@@ -85,8 +84,8 @@ fn holds(before: Holdings, after: Holdings, outcome: &mut RowResult) {
 fn phase(record: &Record, from: Instant, to: Instant, period: Span) -> Option<u64> {
     let within = record.pulses().iter().filter(|pulse| (from..to).contains(&pulse.start));
     let mut phases: Vec<u64> = within.map(|pulse| pulse.start.as_nanos() % period.as_nanos()).collect();
-    // Relative to the first position: the median of positions on both sides of the period's end would be
-    // meaningless.
+    // Relative to the first position, because the median is meaningless if positions lie on both sides of the
+    // period's end.
     let first = *phases.first()?;
     let half = period.as_nanos() / 2;
     phases
@@ -117,8 +116,8 @@ fn adds_up(report: &Value, seconds: u64, outcome: &mut RowResult) {
     outcome.figure("slots_run", run);
     outcome.figure("slots_skipped", skipped);
     let due = elapsed / period;
-    outcome.demand((run + skipped - due).abs() < 0.5, || format!("{run} + {skipped} slots are not {due}"));
-    outcome.demand(elapsed >= seconds as f64, || format!("{elapsed} s of {seconds}"));
+    outcome.demand((run + skipped - due).abs() < 0.5, || format!("{run} + {skipped} slots, {due} due"));
+    outcome.demand(elapsed >= seconds as f64, || format!("ran for {elapsed} s of {seconds} s"));
     outcome.demand(skipped <= SKIPPED * run, || format!("{skipped} slots skipped"));
 }
 

@@ -18,7 +18,8 @@ use std::io;
 const STIMULUS: u16 = 20;
 const SENSOR: u16 = 21;
 const RESPONSE: u16 = 22;
-/// The board sets no limit, so the command's own limit applies: 10 ms from sensor to motor, bus time included.
+/// The board sets no limit, so the command's own limit applies: 10 ms from sensor to motor, bus time
+/// included.
 const TARGET_US: f64 = 10_000.0;
 /// Time limit of the command, for baselines of a second each, set-up, and a tenth of a second per pass. It is
 /// generous, because the run time of the command is not a result of the bench.
@@ -57,16 +58,13 @@ pub fn measure(place: &mut RowContext<'_>, passes: u32) -> io::Result<RowResult>
     ];
     let mut verb = Process::start(place.folder, "hil", &words)?;
     match verb.end(TIMEOUT)? {
-        Some(status) => outcome.demand(status.success(), || {
-            format!("the command ended with {status}: {}", scene::tail(&verb.said()))
-        }),
+        Some(status) => outcome
+            .demand(status.success(), || format!("it ended with {status}: {}", scene::tail(&verb.said()))),
         None => outcome.fault("the command did not end in time"),
     }
     bench.send(&[Command::Wire(SENSOR, None), Command::Terminal(RESPONSE, None)])?;
     judge(&verb.report().unwrap_or(Value::Null), passes, &mut outcome);
-    outcome.demand(!bench.seen(|record| record.is_moving()), || {
-        "a motor still runs after the command has ended".into()
-    });
+    outcome.demand(!bench.seen(|record| record.is_moving()), || "a motor still runs after the end".into());
     // Where the car went does not matter: on a real bench its wheels are off the ground.
     scene::frames(bench, &mut outcome);
     Ok(outcome)
@@ -76,8 +74,7 @@ pub fn measure(place: &mut RowContext<'_>, passes: u32) -> io::Result<RowResult>
 fn judge(report: &Value, passes: u32, outcome: &mut RowResult) {
     let loops = &report["sensor_to_motor_us"];
     outcome.demand(report["passed"] == true, || format!("the command does not pass: {report}"));
-    outcome
-        .demand(report["unanswered"] == 0, || format!("{} passes without an answer", report["unanswered"]));
+    outcome.demand(report["unanswered"] == 0, || format!("{} passes unanswered", report["unanswered"]));
     outcome.demand(loops["n"] == passes, || format!("{} of {passes} passes were measured", loops["n"]));
     let p999 = loops["p999"].as_f64().unwrap_or(f64::INFINITY);
     outcome.demand(p999 <= TARGET_US, || format!("p99.9 {p999:.1} virtual us, {TARGET_US} allowed"));

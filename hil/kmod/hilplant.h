@@ -35,7 +35,7 @@ enum {
 	HC_GPIO_PULL = 14,		/* addr, arg 1/0: level of the line while it is not driven; all start low */
 	HC_WIRE = 15,			/* addr = line that follows, reg = line it is wired to; HIL_ANY: no wire */
 	HC_TERMINAL = 16,		/* addr = line, reg = I2C address | register << 8: high while that frame register of
-					 * a HIL_FRAME3 is not 0, like a motor's terminal; 0: no wire. Only one line can be one. */
+					 * a HIL_FRAME3 is not 0, like a motor's terminal; 0: no wire. Only one exists. */
 	HC_PERSIST = 17,		/* arg 1/0: an output whose owner has gone stays one, or becomes an input */
 	HC_BOOT = 18,			/* outputs without an owner become inputs, as when the computer starts */
 };
@@ -72,15 +72,15 @@ enum {
 
 /* hil_ev.type */
 enum {
-	HE_WRITE = 1,			/* a message, or a whole frame of HIL_FRAME3: reg = first byte, data starts with it */
+	HE_WRITE = 1,			/* a message, or a whole frame of HIL_FRAME3: reg = first byte = data[0] */
 	HE_READ = 2,			/* a message: reg = pointer it began at */
 	HE_REQ = 3,			/* a forwarded read waits for HC_REPLY */
 	HE_GPIO_OUT = 4,		/* a line was driven: len = level */
-	HE_GPIO_DIR = 5,		/* len 1: driven from now on; 0: no longer (e.g. its owner is gone): reg = level now */
+	HE_GPIO_DIR = 5,		/* len 1: driven from now on; 0: released, or its owner is gone: reg = level now */
 	HE_GPIO_IN = 6,			/* a line that is not driven changed: len = level */
 	HE_OVERFLOW = 7,		/* len (at most 65535) events before this one were lost */
 	HE_CONVERT = 8,			/* HIL_FRAME3: reg = converter, data = its value, MSB first */
-	HE_PARTIAL = 9,			/* HIL_FRAME3: a write ended within a frame: len = bytes held, data = these */
+	HE_PARTIAL = 9,			/* HIL_FRAME3: a write ended within a frame: len = bytes held (in data) */
 };
 
 struct hil_cmd {

@@ -2,9 +2,10 @@
 /*
  * The gpiochip of the plant. Edges from the far side arrive from a hard interrupt at a given time, like those
  * of a real pin; lines that this side (the robot's) drives are reported with a timestamp; a line that is not
- * driven takes the level of its pull. An output whose owner has gone stays as it was, as with the pin controllers
- * of Raspberry Pi OS (rp1_pmx_free and bcm2835_pmx_free of raspberrypi/linux; persist_gpio_outputs has the name
- * of their parameter), or becomes an input. SCL is watched, so that nine clocks can free a held SDA.
+ * driven takes the level of its pull. An output whose owner has gone stays as it was, as with the pin
+ * controllers of Raspberry Pi OS (rp1_pmx_free and bcm2835_pmx_free of raspberrypi/linux; persist_gpio_outputs
+ * has the name of their parameter), or becomes an input. SCL is watched, so that nine clocks can free a held
+ * SDA.
  */
 #include <linux/gpio/driver.h>
 #include <linux/hrtimer.h>

@@ -26,7 +26,7 @@ struct dev {
 	u8 regs[256];
 	u16 words[256];			/* HIL_WORDS, HIL_FRAME3 */
 	u8 frame[3], held;		/* HIL_FRAME3: bytes of a frame so far */
-	u8 answer[2], next;		/* HIL_FRAME3: the last conversion, and the byte that the next read returns */
+	u8 answer[2], next;		/* HIL_FRAME3: the last conversion, index of the next byte read */
 };
 
 /* When a transfer began, when one of its messages ended, and how long a byte takes; ns. */

@@ -100,7 +100,7 @@ static void plan(struct i2c_msg *msgs, int count)
 
 /* ---- what arrives ---- */
 
-/* Asks the plant's process. The lock is released meanwhile, so the device may have been replaced on return. */
+/* Asks the plant's process. Releases the lock meanwhile, so the device may have been replaced on return. */
 static int give_forwarded(struct i2c_adapter *adap, struct i2c_msg *msg, u8 ptr, unsigned long *flags)
 {
 	long left;

@@ -165,7 +165,7 @@ inline unsigned long long (*device_clock)() = [] { return launched; };
 /// Runs a kernel over a grid, one block after another.
 inline void launch(uint3 grid, unsigned threads, bool reversed, void (*kernel)(void*), void* arguments) {
   launched++;
-  if (threads == 0 || threads > MOST_THREADS || threads % LANES != 0) refuse("a block must have 32 to 1024 threads, in whole warps");
+  if (threads == 0 || threads > MOST_THREADS || threads % LANES != 0) refuse("a block has 32 to 1024 threads, in whole warps");
   block.threads = threads;
   block.reversed = reversed;
   block.kernel = kernel;
@@ -237,7 +237,7 @@ template <class Number> Number __shfl_xor_sync(unsigned mask, Number value, unsi
   return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES ^ lanes);
 }
 template <class Number> Number __shfl_up_sync(unsigned mask, Number value, unsigned lanes) {
-  return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES - lanes); // a negative lane wraps around to one beyond the warp
+  return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES - lanes); // a negative lane becomes one beyond the warp
 }
 template <class Number> Number __shfl_down_sync(unsigned mask, Number value, unsigned lanes) {
   return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES + lanes);

@@ -105,8 +105,8 @@ API cuGetErrorString(int code, const char** meaning) {
   return it ? OK : INVALID_VALUE;
 }
 
-/// Takes orders (driver/orders.hpp); returns 0 if they were understood. `fresh` resets everything: it sets the
-/// orders and counts to their initial values, and destroys all contexts of the device, even if they are in use.
+/// Takes orders (driver/orders.hpp); returns 0 if they were understood. `fresh` resets everything: orders
+/// and counts get their initial values, and all contexts of the device are destroyed, even if they are in use.
 API ganglion_stand_in(const char* orders) {
   Lock lock(device.mutex);
   const bool fresh = std::strcmp(orders, "fresh") == 0;

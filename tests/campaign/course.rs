@@ -1,6 +1,6 @@
 //! One run: a board, a script and a length of virtual time, under a judge. The robot is the real one, built
-//! as usual and stepped in virtual time. The judge, late threads and suspends are added, and the process of
-//! the guard and the brain are simulated.
+//! as usual and stepped in virtual time. The judge, late threads and suspends are added, and the guard's
+//! process and the brain are simulated.
 
 use super::cable::{self, Answers};
 use super::judge::facts::Facts;

@@ -36,7 +36,7 @@ struct Arguments {
     /// Run for this many minutes of real time.
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
-    /// Instead, run until this many virtual hours have been judged.
+    /// Instead of --minutes, run until this many virtual hours have been judged.
     #[arg(long)]
     hours: Option<f64>,
     /// The first seed; the others follow it.

@@ -235,7 +235,7 @@ fn put(writer: &mut SensorWriter, input: FieldInput) -> FieldInput {
     FieldInput { place: Some(place), ..input }
 }
 
-/// Opens an engine that reads its sensors from `ring`, if given; otherwise, it is set up like the others.
+/// Opens an engine that reads its sensors from `ring`, if given, and is set up like the others in all else.
 fn open_on(ring: Option<&SensorRing>) -> CudaEngine {
     let mut engine = CudaEngine::open_with(&plan(8), 1, Arc::default(), ring).expect("it opens");
     engine.set_timeout(Span::from_millis(400_000));

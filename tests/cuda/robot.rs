@@ -1,5 +1,6 @@
 //! The built program drives the simulated robot with the field on the stand-in for a GPU, and continues after
-//! every kind of loss that can be injected. It runs in real time; this does not show how fast a GPU would be.
+//! every kind of loss that can be injected. The tests run in real time, but do not show how fast a GPU would
+//! be.
 
 use super::standin::{Alone, alone};
 use crate::cli::{err, out, output, watching_with};

@@ -1,11 +1,11 @@
 //! The stand-in for the CUDA driver (`kernels/emulator/driver.cpp`): compiled if its sources have changed,
-//! loaded under the driver's name, controlled by orders.
+//! loaded under the driver's name, and controlled by text commands ("orders").
 //!
 //! It has to be loaded before anything asks cudarc for the driver: cudarc looks for `libcuda.so` first, and
 //! the loader returns the library that is already loaded under that name. There is one device and one set of
-//! orders per process: a test that calls [`alone`] runs in its own process, so that two of them keep two
-//! cores busy. A test that must not see it runs in a child process with [`StandIn::folder`] or [`without`] as
-//! `LD_LIBRARY_PATH`.
+//! orders per process: a test that calls [`alone`] runs in its own process, so that two such tests can run in
+//! parallel. A child process that must load the library itself, or a variant that lacks a function, gets
+//! [`StandIn::folder`] or [`without`] as `LD_LIBRARY_PATH`.
 #![allow(unsafe_code)] // dlopen, dlsym, and the symbols they find
 
 mod calls;
@@ -46,7 +46,7 @@ pub struct Counts {
     pub host_now: u64,
     /// Host ranges that are registered with the device.
     pub registered: u64,
-    /// Existing now.
+    /// Objects that exist at present.
     pub streams: u64,
     pub events: u64,
     pub graphs: u64,
@@ -59,7 +59,7 @@ pub struct Counts {
 impl Counts {
     const NUMBERS: usize = size_of::<Counts>() / size_of::<u64>();
 
-    /// Whether nothing is left on the device, and no object that belongs to it.
+    /// Whether neither memory nor an object of the device is left.
     pub fn is_clean(&self) -> bool {
         let alive = [self.streams, self.events, self.graphs, self.executables, self.modules];
         alive.iter().sum::<u64>() + self.device_now + self.host_now + self.registered + self.retained == 0
@@ -82,13 +82,13 @@ impl StandIn {
     /// Gives orders; `driver/orders.hpp` lists them.
     ///
     /// # Panics
-    /// If the stand-in does not know one.
+    /// If the stand-in does not know one of the orders.
     pub fn order(&self, orders: &str) {
         let text = CString::new(orders).expect("no zero byte");
         assert_eq!((self.order)(text.as_ptr()), 0, "{orders}");
     }
 
-    /// Its counts.
+    /// The current counts.
     pub fn counts(&self) -> Counts {
         let mut numbers = [0; Counts::NUMBERS];
         let known = (self.counts)(numbers.as_mut_ptr(), numbers.len());
@@ -123,8 +123,8 @@ const NO_COMPILER: &str = "no C++ compiler (CXX, c++, g++, clang++) for the stan
 /// calling test is run again in its own process, where this returns `Some`; here it returns `None`, and the
 /// test ends. `None` also without a C++ compiler; then the test is skipped.
 pub fn alone() -> Option<Alone> {
-    // libtest names a test's thread after the test; with `--test-threads=1` there is no such thread, and no
-    // need.
+    // libtest names a test's thread after the test. With `--test-threads=1` there is no such thread, and the
+    // test needs no process of its own.
     let test = std::thread::current().name().filter(|name| name.contains("::")).map(String::from);
     if let Some(test) = test.filter(|_| !allocation::is_alone()) {
         compile("")?;
@@ -132,7 +132,7 @@ pub fn alone() -> Option<Alone> {
         return None;
     }
     let stand_in = stand_in()?;
-    // A failed test leaves nothing behind that a fresh start does not remove.
+    // Removes whatever a failed test has left behind.
     stand_in.order("fresh");
     Some(Alone { stand_in })
 }

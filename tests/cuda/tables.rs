@@ -24,7 +24,7 @@ macro_rules! put {
 impl Table {
     put!(u32s u32, u64s u64, f32s f32, f64s f64, i16s i16);
 
-    /// The written bytes; the other side expects `bytes` of them.
+    /// The written bytes, of which there must be `bytes`.
     pub fn of(self, bytes: usize) -> Vec<u8> {
         assert_eq!(self.0.len(), bytes, "the table matches kernels/brain.cuh");
         self.0
@@ -56,9 +56,9 @@ impl Reader<'_> {
     take!(u32s u32, u64s u64, f32s f32, f64s f64, u16s u16, i8s i8);
 }
 
-/// Bytes of the tables.
+/// Sizes of the tables in bytes, unless a comment says otherwise.
 pub const CYCLE: usize = 392;
-/// Offset of the sensors' address: after two numbers and the noise.
+/// Offset of the sensors' address: after `number`, `keep` and `noise`.
 pub const CYCLE_SENSORS: usize = 16 + 8 * MAX_MOTORS;
 pub const REPORT: usize = 2_864;
 pub const ANSWER: usize = 768;
@@ -70,7 +70,7 @@ pub const SWEEP: usize = 88;
 pub const MATCH: usize = 16;
 pub const METRIC: usize = 40;
 pub const METRIC_RING: usize = 64;
-/// Offset where the sums end and the ring begins; counters follow it.
+/// Offset where the sums end and the ring begins; counters follow the ring.
 pub const METRICS_BEFORE: usize = 1024;
 pub const METRICS: usize = METRICS_BEFORE + METRIC_RING * METRIC + 8 + 256 + 8;
 pub const BRAIN: usize = 552;
@@ -158,7 +158,7 @@ pub struct DeviceAnswer {
 }
 
 impl DeviceAnswer {
-    /// The table at the start.
+    /// The answer table before the first cycle.
     pub fn at_start() -> Vec<u8> {
         let zeros = vec![0; 8 + 8 * (MAX_SENSORS + BLEND_TOP + BANK_TOP) + 8 * MAX_MOTORS + 8];
         let table = Table(zeros).f32s(&[1.0]); // novelty
@@ -186,7 +186,7 @@ impl DeviceAnswer {
     }
 }
 
-/// A binary16 as a number.
+/// Converts a binary16.
 pub fn from_half(bits: u16) -> f32 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f32::from(bits & 1023));
     let size = match exponent {
@@ -197,10 +197,10 @@ pub fn from_half(bits: u16) -> f32 {
     if bits & 0x8000 == 0 { size } else { -size }
 }
 
-/// The nearest binary16 of a number within +-1 that is 0 or at least 2^-14 in size.
+/// The nearest binary16 of a number that is 0 or has a magnitude from 2^-14 to 1.
 pub fn to_half(value: f32) -> u16 {
     let bits = value.abs().to_bits();
-    assert!(bits == 0 || (0x3880_0000..=0x3F80_0000).contains(&bits), "{value}: not such a number");
+    assert!(bits == 0 || (0x3880_0000..=0x3F80_0000).contains(&bits), "{value} is out of range");
     let rounded = bits.saturating_sub(112 << 23) + 0xFFF + (bits >> 13 & 1);
     (if bits == 0 { 0 } else { (rounded >> 13) as u16 }) | if value < 0.0 { 0x8000 } else { 0 }
 }

@@ -1,5 +1,6 @@
-//! A robot that sees nothing behind itself drives back along its path, and then turns away: on a small table
-//! with no railing, over many seeds; and what happens to the same cars if the board does not request it.
+//! A robot that sees nothing behind itself drives back along its path, and then turns away. The tests use a
+//! small table without a railing and several seeds, and show what happens to the same cars if the board does
+//! not request this.
 
 use super::{options, run_board, run_with, sim_board};
 use crate::long::or_in_full;
@@ -50,7 +51,7 @@ fn on_a_table_no_car_falls_and_all_keep_driving() {
 fn always_reversing_field_falls_only_where_the_board_allows_it() {
     let [safe, bare] = [table(), Board { backing: None, ..table() }].map(untabled);
     for seed in 1..=or_in_full(2, 12) {
-        // Straight on, and in circles to each side that are wider than the table.
+        // Straight, and in circles to either side that are wider than the table.
         let steering = [0.0, 0.2, -0.1][seed as usize % 3];
         let contacts = |board: &Board| {
             let readout = Some(backwards(board, steering));

@@ -61,7 +61,7 @@ fn contacts(board: &Board, seed: u64, readout: Option<Readout>, seconds: u64) ->
     plant.report(until).contacts
 }
 
-/// Falls over forgotten edges, of cars that drive blindly and of cars driven by their table.
+/// Counts the falls over forgotten edges: of cars that drive blindly, and of cars driven by their table.
 fn forgotten(board: &Board, blindly: &[u64], by_table: &[u64]) -> [u64; 2] {
     let bare = untabled(board);
     let blindly = blindly.iter().map(|&seed| contacts(&bare, seed, Some(blind(&bare, seed)), 8));
@@ -71,8 +71,8 @@ fn forgotten(board: &Board, blindly: &[u64], by_table: &[u64]) -> [u64; 2] {
 
 #[test]
 fn cars_fall_at_edges_only_without_the_retreat_rule() {
-    // Of 400 blind seeds, seven fell at a corner without the retreat. The first list has three of those and
-    // some others; the cars of the second list have the table.
+    // Of 400 cars that drove blindly, seven fell at a corner without the retreat. The first list has the
+    // seeds of three of those and some others; the cars of the second list are driven by their table.
     let (blindly, taughtly) = ([49, 263, 372, 1, 2, 3, 4], [9, 15, 16, 1]);
     let (blind, taught) = or_in_full((4, 3), (7, 4));
     assert_eq!(forgotten(&stairwells(), &blindly[..blind], &taughtly[..taught]), [0, 0]);
@@ -114,7 +114,7 @@ fn the_field_keeps_seeing_the_edge_and_backs_away() {
     let edges = run.tripped(Cause::Cliff);
     assert!(edges >= 3, "{edges} edges in half a minute");
     let held = run.records.iter().filter(|record| record.active & Cause::Cliff.bit() != 0).count();
-    // At most as long as it takes to stop, to back off for `reverse_max`, to pause for as long and to start
-    // again.
+    // For each edge, at most as long as it takes to stop, to back off for `reverse_max`, to pause for as long
+    // again, and to start.
     assert!(held as u64 <= edges * 200, "{held} slots for {edges} edges");
 }

@@ -40,7 +40,7 @@ fn a_self_ending_echo_never_stops_the_robot_in_open_space() {
 #[test]
 fn an_endless_echo_counts_as_lost_in_open_space() {
     let run = run_board(&hall(SonarModule::Endless), SEED, 10, &[]);
-    let last = run.records.last().expect("a record a slot");
+    let last = run.records.last().expect("one record per slot");
     assert!(last.active & Cause::SensorLost.bit() != 0, "{:#x}", last.active);
     assert!(run.plant.motors_still());
 }
@@ -65,7 +65,8 @@ fn stuck_line_or_dead_module_stops_the_robot() {
             stage.until(7.9);
             let drove = stage.travelled() > 0.1;
             assert_eq!(drove, module != SonarModule::Endless, "{module:?}, {fault}: before the fault");
-            // The limit allows for the last ping before the fault, its own age limit, and two slots.
+            // The limit allows for the last ping before the fault, the maximum age of its reading, and two
+            // slots.
             let limit = 8.0 + (timeout + Span::from_millis(80)).as_secs_f64();
             let after = stage.until(limit);
             assert!(after.active & Cause::SensorLost.bit() != 0, "{module:?}, {fault}: {:#x}", after.active);

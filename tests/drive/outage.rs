@@ -1,5 +1,5 @@
-//! A robot that could not move for long, whose machine slept, or that never saw where it was going: it does
-//! not start by itself, and it does not drive into things.
+//! A robot that could not move for a long time, whose computer was suspended, or that cannot see where it is
+//! going does not start by itself, and does not drive into things.
 
 use super::stage::Stage;
 use super::{run_board, sim_board};
@@ -77,7 +77,7 @@ fn after_a_suspend_the_robot_stands_until_armed() {
     assert!(stage.plant.motors_still());
     let there = stage.travelled();
     stage.until(15.0);
-    assert!(stage.travelled() - there < 0.02, "no further than it rolls");
+    assert!(stage.travelled() - there < 0.02, "it only coasts");
     stage.requests.arm.store(true, Ordering::Release);
     assert!(stage.until(18.0).mode.obeys_since().is_some());
     assert!(stage.travelled() - there > 0.05, "it drives after arming by hand");
@@ -91,8 +91,8 @@ fn with_optional_sonar() -> Board {
     board
 }
 
-/// The sonar never answered, or fell silent during the drive, and it is not required: its rules still need
-/// it.
+/// The sonar is not required, and it never answers or falls silent during the drive: the rules that use it
+/// still need it.
 #[test]
 fn a_rule_that_cannot_see_does_not_let_the_robot_drive_blind() {
     let board = with_optional_sonar();
@@ -103,7 +103,7 @@ fn a_rule_that_cannot_see_does_not_let_the_robot_drive_blind() {
             let blind = |record: &ganglion::drive::trace::Record| fault.contains("@0") || record.index > 540;
             let forward =
                 run.records.iter().filter(|record| blind(record)).map(|record| record.command.motors[0]);
-            assert!(forward.fold(0.0, f32::max) <= 0.0, "{fault}, seed {seed}: forward, and blind");
+            assert!(forward.fold(0.0, f32::max) <= 0.0, "{fault}, seed {seed}: it drove forwards blindly");
         }
         if seed <= 2 {
             let well = run_board(&board, seed, 20, &[]);

@@ -26,8 +26,8 @@ fn drive(board: &Board, seed: u64, seconds: u64, faults: &[&str]) -> Run {
     run_with(board, Options { seed, faults, ..Options::default() }, seconds)
 }
 
-/// In daily use the field is the smallest one: these tests are about hardware and rules, and a larger field
-/// takes most of their time.
+/// In a short test run the field has the smallest grid: these tests are about hardware and rules, and a
+/// larger field would take most of their time.
 fn of_daily_size(mut board: Board) -> Board {
     board.field.shape.grid = or_in_full(8, board.field.shape.grid);
     board
@@ -100,7 +100,7 @@ fn a_jetson_stops_when_its_own_chips_or_lines_fail() {
         assert!(run.tripped(cause) > 0, "{fault}");
         let moved = run.hardest(|record| (100..400).contains(&record.index));
         assert!(moved > 0.1, "{fault}: it drove before");
-        assert_eq!(run.hardest(|record| record.index > 600), 0.0, "{fault}: and stands two seconds later");
+        assert_eq!(run.hardest(|record| record.index > 600), 0.0, "{fault}: it stands two seconds later");
     }
 }
 
@@ -123,8 +123,8 @@ fn a_users_board_keeps_its_names_and_limits() {
     assert!(fast.hardest(|_| true) > 0.4 && slow.report.distance_m < fast.report.distance_m);
 }
 
-/// A range finder with its own address behind its shut-down line, and another power monitor: set up on their
-/// buses.
+/// A range finder that is given its own address by means of its shut-down line, and a different power
+/// monitor, are set up on their buses.
 #[test]
 fn chips_with_their_own_lines_and_addresses_are_set_up() {
     let text = "inherits = \"generic-linux\"\n[bus]\ngpio_labels = [\"gpio1\"]\n[[sensor]]\nname = \"range\"\naddress = 0x30\nshutdown = 7\n\
@@ -149,9 +149,9 @@ fn a_chip_without_a_model_is_named_and_silent() {
     let tank = made.board.sensors.iter().position(|sensor| sensor.name == "tank").expect("its place is kept");
     let run = drive(&made.board, 1, 10, &[]);
     assert!(run.report.distance_m > 0.5, "{:?}", run.report);
-    assert_eq!(run.report.failed_transfers, 0, "nobody asks for it");
+    assert_eq!(run.report.failed_transfers, 0, "no transfer addresses it");
     let seen = run.records.iter().filter(|record| record.frame.samples[tank].health != Health::Never).count();
-    assert_eq!(seen, 0, "no simulated value stands for it");
+    assert_eq!(seen, 0, "no simulated value replaces its own");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Events that end before the tick looks: presses shorter than a slot, presses while the tick stalls,
-//! readings that were lost during a stall. A pressed stop stays a stop.
+//! readings that were lost during a stall. Every e-stop press latches.
 
 use super::sim_board;
 use super::stage::Stage;
@@ -52,8 +52,8 @@ fn a_press_while_the_tick_is_held_up_is_latched() {
     }
 }
 
-/// Stalled for so long that the ring of the button's readings overflows and the press is lost: the button's
-/// own thread saw it, so the robot stops anyway.
+/// The loop stalls for so long that the ring buffer of button readings overflows and the press is lost. The
+/// button's own thread has seen it, so the robot still stops.
 #[test]
 fn a_press_whose_reading_was_lost_is_latched() {
     let mut stage = Stage::new(&sim_board(), 1, &["estop@17+0.5"]);
@@ -64,9 +64,9 @@ fn a_press_whose_reading_was_lost_is_latched() {
     stands_stopped(&mut stage, "lost");
 }
 
-/// The rules see every reading and not only the last of a slot, including rules that only slow the robot
-/// down, for which no sensor thread stops it: a battery that sagged while the tick was stalled counts for as
-/// long as its rule requires.
+/// Rules see every reading, not only the last one of a slot. This includes rules that only slow the robot
+/// down, for which no sensor thread stops the robot: a battery that sagged while the tick was stalled counts
+/// for as long as its rule requires.
 #[test]
 fn battery_sag_during_a_tick_stall_slows_the_robot() {
     let board = sim_board();
@@ -78,7 +78,7 @@ fn battery_sag_during_a_tick_stall_slows_the_robot() {
     let seen = first.frame.samples[battery].value;
     assert!(seen > 7.3, "the last reading is {seen} V: this shows nothing");
     let sagged = |record: &ganglion::drive::trace::Record| record.active & Cause::Battery.bit() != 0;
-    assert!(sagged(&first), "in the very slot");
+    assert!(sagged(&first), "in the same slot");
     let began = stage.clock.now();
     while stage.clock.now() < began + Span::from_millis(1_900) {
         let record = stage.slot(Span::ZERO);
@@ -87,5 +87,5 @@ fn battery_sag_during_a_tick_stall_slows_the_robot() {
     while stage.clock.now() < began + Span::from_millis(3_000) {
         stage.slot(Span::ZERO);
     }
-    assert!(!sagged(&stage.slot(Span::ZERO)), "and then it is over");
+    assert!(!sagged(&stage.slot(Span::ZERO)), "the rule releases the robot again");
 }

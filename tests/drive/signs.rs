@@ -29,7 +29,7 @@ fn the_loop_status_matches_the_record_of_its_slot() {
         assert_eq!(signs.slots, slot + 1);
         confirmed += record.receipts.iter().filter(|wire| wire.complete).count() as u64;
         assert_eq!(signs.confirmed, confirmed, "slot {slot}");
-        assert_eq!(signs.skipped, skipped, "up to where this slot began");
+        assert_eq!(signs.skipped, skipped, "as of the start of this slot");
         assert_eq!((signs.mode, signs.active), (record.mode.code(), record.active), "slot {slot}");
         armings += u64::from(signs.armings > armings);
         assert_eq!(signs.armings, armings, "one at a time");
@@ -73,6 +73,6 @@ fn a_hanging_cycle_lowers_quality_before_it_ends() {
     }
     assert_eq!(answered, 0, "the cycle that hangs has not ended");
     let seen = seen.expect("its cost so far is known from its running time");
-    // The cycle began by 4.02 s, has 10 ms, and is checked in each slot.
+    // The cycle began no later than 4.02 s, has a budget of 10 ms, and is checked in each slot.
     assert!((4.0..4.1).contains(&seen), "{seen}");
 }

@@ -1,4 +1,4 @@
-//! The simulated robot, slot by slot, with a tick that may be late and requests in between.
+//! The simulated robot, stepped slot by slot: the tick may be late, and requests may come between slots.
 
 use super::options;
 use ganglion::base::plan::Board;
@@ -23,7 +23,7 @@ pub struct Stage {
     pub requests: Arc<Requests>,
     /// What the tick reports to its watchers.
     pub loop_status: Arc<LoopStatusCell>,
-    /// Readings that did not fit their ring.
+    /// Number of readings that were dropped because their ring was full.
     pub dropped: Arc<AtomicU64>,
 }
 
@@ -42,14 +42,14 @@ impl Stage {
         Stage { clock, stepper, tick: robot.tick, plant, records, requests, loop_status, dropped }
     }
 
-    /// Runs the next slot `late` and returns its record.
+    /// Runs the next slot, delayed by `late`, and returns its record.
     pub fn slot(&mut self, late: Span) -> Record {
         self.stepper.run_until(self.tick.slot() + late);
         self.tick.run();
-        self.records.pop().expect("a record a slot")
+        self.records.pop().expect("one record per slot")
     }
 
-    /// Runs punctual slots until `seconds` and returns the last record.
+    /// Runs slots on time until `seconds`, at least one, and returns the last record.
     pub fn until(&mut self, seconds: f64) -> Record {
         let end = Instant::ZERO + Span::from_secs_f64(seconds);
         let mut last = self.slot(Span::ZERO);

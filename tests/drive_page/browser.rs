@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Virtual time that a page gets, milliseconds. It elapses as fast as the page runs.
+/// Virtual time that a page gets, milliseconds. It elapses as fast as the page's scripts run.
 const TIME_MS: &str = "20000";
-/// Names under which distributions install it.
+/// Names under which distributions install Chromium.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// Options that make it prefer dark colours.
+/// Options that make the browser prefer dark colours.
 pub const DARK: [&str; 2] = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"];
 
 /// A browser.

@@ -1,4 +1,4 @@
-//! `scripts/flash`: a plan brings a package to robots, or it is refused before anything changes.
+//! `scripts/flash` brings a package to robots as planned, or refuses to before anything changes.
 
 use super::scene::{FRESH, PACKAGE_BYTES, Scene, digest};
 use crate::cli::{err, out};
@@ -9,7 +9,7 @@ use std::process::Output;
 const ROBOT: &str = "pi@car-7";
 const TARGET: [&str; 2] = ["--target", ROBOT];
 
-/// Both streams of a run that ended with `code`.
+/// Checks that the run ended with `code`; returns both of its output streams.
 fn ended(output: &Output, code: i32) -> String {
     let said = format!("{}{}", out(output), err(output));
     assert_eq!(output.status.code(), Some(code), "{said}");
@@ -28,7 +28,7 @@ fn a_robot_receives_the_whole_package_and_commits_it() {
         assert!(said.contains(shown), "{shown}: {said}");
     }
     assert!(said.contains("pi@car-7  committed (copy "), "{said}");
-    // Again: the version is installed, so there is nothing to copy, stage or ask.
+    // A second run: the version is installed, so there is nothing to copy, stage or ask.
     let deb = scene.deb().display().to_string();
     let said = ended(&scene.run("flash", &[&[deb.as_str()], &TARGET[..]].concat()), 0);
     assert!(said.contains("already active"), "{said}");
@@ -39,7 +39,8 @@ fn a_robot_receives_the_whole_package_and_commits_it() {
 #[test]
 fn an_interrupted_copy_resumes_where_it_stopped() {
     let scene = Scene::new("resume", &[ROBOT]);
-    // 100 000 bytes arrive, then the connection breaks; the rest is counted.
+    // 100 000 bytes arrive, then the connection breaks; the second copy is kept, so that its bytes can be
+    // counted.
     scene.write(ROBOT, "on/copy.1", "head -c 100000 | pass; exit 255");
     scene.write(ROBOT, "on/copy.2", "tee \"$robot/second\" | pass");
     let said = ended(&scene.flash(&TARGET), 0);
@@ -75,7 +76,7 @@ fn a_corrupted_copy_is_repeated_then_given_up() {
     assert_eq!(scene.did(ROBOT), [""; 0], "nothing was staged");
 }
 
-/// Robots that are refused: a file of the robot, the exit code, and parts of the message.
+/// Robots that are refused: a file of the robot, its text, the exit code, and parts of the message.
 const REFUSALS: &[(&str, &str, i32, &[&str])] = &[
     ("architecture", "amd64", 65, &["for arm64", "amd64"]),
     ("etc/ganglion/board.toml", "inherits = \"scitos-g5\"\n", 65, &["scitos-g5", "picarx-v4 sim"]),
@@ -107,7 +108,7 @@ const REFUSALS: &[(&str, &str, i32, &[&str])] = &[
 
 #[test]
 fn each_refusal_has_its_exit_code_and_changes_nothing() {
-    // The good robot that is listed before it is not touched either.
+    // The good robot that is listed before the refused one is not touched either.
     for (file, text, code, says) in REFUSALS {
         let scene = Scene::new("refusal", &[ROBOT, "good"]);
         scene.write(ROBOT, file, text);
@@ -272,7 +273,7 @@ fn waves_start_with_one_robot_and_stop_at_the_first_failure() {
     assert!(said.contains("two    rolled back: no value of range; 0.1.0 runs"), "{said}");
     assert!(said.contains("not touched: four"), "{said}");
     assert_eq!(scene.did("one").len(), 2);
-    assert_eq!(scene.did("three").len(), 2, "in the wave of the one that failed, and finished");
+    assert_eq!(scene.did("three").len(), 2, "it was in the wave of the failed robot, and finished");
     assert!(scene.is_untouched("four"));
     let order = scene.order();
     let place = |what: &str| order.iter().position(|call| call == what).unwrap_or_else(|| panic!("{what}"));
@@ -283,7 +284,7 @@ fn waves_start_with_one_robot_and_stop_at_the_first_failure() {
 fn a_trial_survives_an_ssh_drop_and_its_result_is_read() {
     for (phase, code, word) in [("committed", 0, "committed"), ("rolled-back", 75, "rolled back: no beat")] {
         let scene = Scene::new("dropped", &[ROBOT]);
-        // ssh is gone at once; the robot is still busy for two more checks.
+        // The ssh connection breaks at once; the robot is still busy in the next two status answers.
         let trying = "{\"schema\":1,\"installed\":\"0.1.0\",\"unfinished\":{\"phase\":\"trying\"}}";
         let starts =
             format!("echo '{trying}' > \"$ROBOT/update.json\"; echo \"trial $3 $4\" >> \"$ROBOT/did\"");
@@ -320,7 +321,8 @@ fn an_unreachable_robot_is_given_up_after_ten_tries() {
 #[test]
 fn a_connection_lost_before_the_trial_is_not_a_commit() {
     let scene = Scene::new("before", &[ROBOT]);
-    // An older update to the same version that was rolled back: its result must not be taken for this one's.
+    // An older update to the same version that was rolled back: its result must not be taken for that of this
+    // update.
     let older = r#"{"schema":1,"installed":"0.1.0","unfinished":null,"history":["set up"],
         "last":{"phase":"rolled-back","from":"0.1.0","to":"0.2.0","why":"then"}}"#;
     scene.write(ROBOT, "update.json", &older.replace('\n', ""));
@@ -361,7 +363,7 @@ fn a_hostile_robots_text_is_neither_run_nor_obeyed() {
         "answers/update-trial",
         &format!("cat <<'END'\n{evil}\nEND\nfinish rolled-back 0.1.0 0.2.0 '\u{1b}[2Jwhy'; exit 75"),
     );
-    // Numbers from the robot pass through the shell's arithmetic, which would run this.
+    // Numbers from the robot pass through the shell's arithmetic, which would run the command in `version`.
     let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
     scene.write(ROBOT, "on/where.1", &format!("echo '{version} {empty}'"));
     scene.write(ROBOT, "on/where", "pass");
@@ -383,7 +385,7 @@ fn a_hostile_robots_text_is_neither_run_nor_obeyed() {
             ended(&scene.flash(&TARGET), 65);
         }
     }
-    // Endless words, and endless brackets.
+    // An endless answer, and one with deeply nested brackets.
     scene.write(ROBOT, "on/facts", "yes 'fact of a robot'");
     ended(&scene.flash(&TARGET), 69);
     let nested = format!("{{\"schema\":1,\"x\":{}", "[".repeat(60_000));

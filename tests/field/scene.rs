@@ -1,6 +1,6 @@
 //! A laptop that has only bash, coreutils and a simulated `ssh`, and robots that are folders. ssh runs its
-//! command there with stand-ins for `ganglion`, `sudo`, `dpkg`; every call that would change a robot is
-//! logged as a line.
+//! command in the robot's folder with stand-ins for `ganglion`, `sudo`, `dpkg`; every call that would change
+//! a robot is logged as a line.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -14,7 +14,7 @@ const COREUTILS: &str =
 /// Bytes of the test package: more than a pipe holds, so that an interruption hits the middle of it.
 pub const PACKAGE_BYTES: usize = 300_000;
 
-/// In its own folder, deleted at the end.
+/// A laptop and its robots, in a folder of their own that is deleted at the end.
 pub struct Scene(pub PathBuf);
 
 /// The state of a robot that runs 0.1.0 and was never updated.
@@ -32,7 +32,7 @@ impl Scene {
             symlink(Path::new("/usr/bin").join(tool), scene.0.join("laptop").join(tool)).expect("coreutils");
         }
         symlink("/bin/bash", scene.0.join("laptop/bash")).expect("bash");
-        // The wait is part of the test, its length is not.
+        // The scripts still wait, but each wait is shortened to 20 ms.
         scene.script("laptop/sleep", "exec /bin/sleep 0.02");
         scene.copy_fake("ssh", "laptop/ssh");
         scene.copy_fake("ganglion", "tools/ganglion");
@@ -77,7 +77,7 @@ impl Scene {
     pub fn robot(&self, name: &str) -> PathBuf {
         self.0.join("robots").join(name)
     }
-    /// A file of a robot: a fact, or what happens at a call (`on/copy.1`, `answers/update-trial`).
+    /// Writes a file of a robot: a fact, or what happens at a call (`on/copy.1`, `answers/update-trial`).
     pub fn write(&self, robot: &str, file: &str, text: &str) {
         fs::write(self.robot(robot).join(file), text).expect("a file of the robot");
     }

@@ -12,11 +12,12 @@ use std::collections::BTreeMap;
 
 /// Largest possible difference of a cell in f32, in any run.
 ///
-/// One sub-step of share k errs by k d + m. d is the error of F: the drive of T sensors, whose terms have
-/// sizes that add up to A, by (T + 4) A eps (an addition each, four roundings per term); diffusion and slope
-/// by 12 eps; both through a slope of at most 1 - beta; the tanh by 4e-7; a stored pattern by a tenth of half
-/// its step of 0.95 / 32767. m, the mix, is 3 roundings. Older errors shrink by 1 - k (1 - G) in a sub-step,
-/// so that the sum is (k d + m) / (k (1 - G)).
+/// One sub-step of share k errs by k d + m. d is the error of F. Its parts are: the drive of T sensors, whose
+/// terms have magnitudes that add up to A: (T + 4) A eps (one addition per sensor, four roundings per term);
+/// diffusion and slope: 12 eps; both of these through a slope of at most 1 - beta; the tanh: 4e-7; a stored
+/// pattern: its share of a tenth times half its step of 0.95 / 32767. m, the error of the mix, is 3
+/// roundings. Each sub-step shrinks older errors by a factor of 1 - k (1 - G), so that the sum is
+/// (k d + m) / (k (1 - G)).
 fn tolerance_in_full(plan: &FieldPlan) -> f64 {
     let params = plan.params;
     let projections = Projections::new(plan, plan.shape.grid);
@@ -35,17 +36,17 @@ fn tolerance_in_full(plan: &FieldPlan) -> f64 {
 }
 
 /// How far rounding errors of f32 add up in practice, since they do not all have the same sign: two to three
-/// times the largest difference seen. That is 2.9e-6 of a cell in the runs below (features 2.8e-6, scores
-/// 1.3e-6) and 7.6e-6 in some five hundred cycles of random shapes. A mistake in the maths is larger than
-/// this.
+/// times the largest difference seen. The largest of a cell was 2.9e-6 in the runs below (features 2.8e-6,
+/// scores 1.3e-6) and 7.6e-6 in some five hundred cycles of random shapes. A mistake in the maths would be
+/// larger than this limit.
 const SEEN_IN_FULL: f64 = 2e-5;
 
 /// Largest possible difference of a cell in half precision, in addition to that of f32.
 ///
 /// A half has 11 bits: storing |u| below 1 errs by at most r = 2^-12, in every sub-step of share k. Older
-/// errors shrink by 1 - k (1 - G), so that they add up to r / (k (1 - G)). On the way back to the whole grid
-/// a cell moves by the difference of two means: three cells' errors and one more rounding add up in it. k is
-/// the smallest share of a group that is stored in halves.
+/// errors shrink by a factor of 1 - k (1 - G), so that all add up to r / (k (1 - G)). On the way back to the
+/// whole grid a cell moves by the difference of two means: three cells' errors and one more rounding add up
+/// in it. k is the smallest share of a group that is stored in halves.
 fn tolerance_in_halves(plan: &FieldPlan) -> f64 {
     let shares = [plan.params.t_fast, plan.params.t_slow].map(|t| sub_steps(plan.dt.as_secs_f64(), t).1);
     let share = shares.into_iter().filter(|share| *share >= HALF_SHARE).fold(1.0, f64::min);
@@ -53,9 +54,9 @@ fn tolerance_in_halves(plan: &FieldPlan) -> f64 {
     3.0 * rounding / (share * (1.0 - plan.params.field_gain())) + rounding
 }
 
-/// The share of that bound that rounding errors reach, doubled: they do not all have the same sign, and most
-/// slopes are below G. Largest seen: a cell 9.9e-4 at 20 Hz, 2.1e-3 at 100 Hz and, in slow channels, at 8 Hz;
-/// features 4.5e-4, scores 3.9e-4.
+/// Twice the fraction of that bound that rounding errors reach: they do not all have the same sign, and most
+/// slopes are below G. Largest differences seen: a cell 9.9e-4 at 20 Hz, 2.1e-3 at 100 Hz and, in slow
+/// channels, at 8 Hz; features 4.5e-4, scores 3.9e-4.
 const SEEN_IN_HALVES: f64 = 0.4;
 
 /// Allowed differences.
@@ -84,8 +85,8 @@ impl Bounds {
         Bounds { cell, mean, context: 0.0, descriptors: [0.0; 3] }
     }
 
-    /// A vector with an error of d has a cosine with an error of 2 d over its length: the direction of a
-    /// short one, such as a single sensor's field, is less certain.
+    /// An error of d in a vector causes an error of 2 d / length in its cosine: the direction of a short
+    /// vector, such as a single sensor's field, is less certain.
     fn follow(&mut self, context: &[f64], descriptor: &[f64]) {
         let off = |v: &[f64]| 2.0 * self.mean * (v.len() as f64).sqrt() / length(v);
         let (context, descriptor) = (off(context), off(descriptor));
@@ -144,9 +145,9 @@ fn is_tied(judge: &ReferenceEngine, plan: &FieldPlan, rest: &[f64], work: &Work,
     ends_in_a_tie || (plan.learn && judge.nearest().first().is_some_and(is_known))
 }
 
-/// The largest difference of a sensor's `agreement` while its `power` was small: 3.9e-9 was seen.
+/// Allowed difference of a sensor's `agreement` while its `power` is small; the largest seen was 3.9e-9.
 const SEEN_IN_AGREEMENT: f64 = 5e-9;
-/// How much farther a cell moves than a prediction that feeds it: 2.4 times was seen.
+/// Bound on how many times as far a cell moves as a prediction that feeds it; the largest ratio seen was 2.4.
 const CELL_PER_PREDICTION: f64 = 5.0;
 
 /// Whether rounding may decide how much a prediction counts. The factor is a quotient of two means, and both
@@ -163,8 +164,8 @@ fn is_factor_uncertain(judge: &mut ReferenceEngine, state: &mut Live, bounds: &B
     agreement.iter().zip(power).zip(learned).any(uncertain)
 }
 
-/// Runs engines at `levels` and the reference through `cycles` cycles; everything visible agrees after each.
-/// Returns how many cycles were compared: a tie ends the run.
+/// Runs engines at `levels` and the reference through `cycles` cycles, and checks after each that everything
+/// visible agrees. Returns how many cycles were compared: a decision that is left to rounding ends the run.
 pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, quality: impl Fn(u64) -> usize) -> u64 {
     let mut bounds = Bounds::of(plan);
     let rest = Projections::new(plan, plan.shape.grid).rest;
@@ -278,7 +279,8 @@ fn assert_agreement(plan: &FieldPlan, cycles: u64, quality: impl Fn(u64) -> usiz
 }
 
 /// The plan in halves, without anything that rounding decides. Differing features lead to different learning
-/// and storing, so both are off; the bank is reported as a whole, and the library has one pattern.
+/// and storing, so both are off; the bank has at most five rows, all of which are reported, and the library
+/// one pattern.
 fn packed(plan: FieldPlan) -> FieldPlan {
     let shape = Shape { bank: plan.shape.bank.min(5), patterns: 2, ..plan.shape };
     FieldPlan { storage: Storage::F16, learn: false, shape, ..plan }
@@ -295,7 +297,7 @@ fn agrees_with_the_reference_at_every_level() {
     assert_agreement(&FieldPlan { shape, ..packed(plan(8)) }, 120, |cycle| cycle as usize / 10 % 2);
 }
 
-/// A random shape found this: 0.18 was learned for a sensor, times a factor of 2.5e-7 over 3.7e-6.
+/// Found with a random shape: the 0.18 that was learned for a sensor counts with a factor of 2.5e-7 / 3.7e-6.
 #[test]
 fn comparison_ends_where_rounding_decides_a_factor() {
     let shape = Shape { grid: 8, sensors: 46, motors: 1, patterns: 1, bank: 1 };

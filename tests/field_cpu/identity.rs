@@ -1,5 +1,5 @@
-//! What must not change a result: the number of threads, their cores, other load, and the SIMD level among
-//! those that fuse products.
+//! What must not change a result: the number of threads, their cores, other load, and which of the SIMD
+//! levels with fused multiply-add is used.
 
 use super::*;
 use std::sync::Arc;
@@ -87,8 +87,8 @@ impl Drop for Hogs {
 #[test]
 fn a_busy_second_core_does_not_change_results() {
     for storage in STORAGES {
-        // Anywhere; each on its own core; both on one core, where the worker gets the time that the caller
-        // leaves.
+        // Not pinned; each thread on its own core; both on one core, where the worker gets the time that the
+        // caller leaves.
         for cpus in [vec![], vec![0, 1], vec![0, 0]] {
             let plan = FieldPlan { storage, ..plan(16) };
             let mut alone = build(&plan);

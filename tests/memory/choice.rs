@@ -1,5 +1,5 @@
-//! CPU or GPU: measured once and kept for the same machine. The tests run on the stand-in for the driver,
-//! whose times mean nothing: only the use of the times is tested here.
+//! The choice between CPU and GPU is measured once and kept for the same machine. The tests run on the
+//! stand-in for the driver, whose timings are meaningless: only the use of the timings is tested here.
 
 use super::dim;
 use crate::cuda::standin::alone;
@@ -43,7 +43,7 @@ fn measurements_are_kept_per_machine_and_dropped_when_damaged() {
     let again = Choice::of(&mut gpu(d, Arc::default()), Preference::Measured, Some(&file.0), SHORT);
     assert_eq!((again.because, &again.crossings), (Because::Kept, &first.crossings));
     let longer = Choice::of(&mut gpu(256, Arc::default()), Preference::Measured, Some(&file.0), SHORT);
-    assert_eq!(longer.because, Because::Measured, "other rows");
+    assert_eq!(longer.because, Because::Measured, "rows of another length");
     alone.order("driver=13000");
     let newer = Choice::of(&mut gpu(256, Arc::default()), Preference::Measured, Some(&file.0), SHORT);
     assert_eq!(newer.because, Because::Measured, "another driver");

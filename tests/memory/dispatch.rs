@@ -1,6 +1,6 @@
 //! The dispatcher sends each batch to the CPU or the GPU according to its choice. The tests run on the
-//! stand-in for the driver, which counts the kernels that it starts: none below the crossover, some from it
-//! on, and the same bits on both sides.
+//! stand-in for the driver, which counts kernel launches: there are none below the crossover and some from
+//! the crossover on, and both processors produce the same bits.
 
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;
@@ -21,12 +21,13 @@ fn preferring(preference: Preference, watch: Arc<Watch>) -> Dispatcher {
     Dispatcher::new(gpu, choice)
 }
 
-/// A measured choice with these batches as its crossovers; `None`: the GPU never won.
+/// A dispatcher whose measured crossovers are these batch sizes; `None`: the GPU was never faster.
 fn measured(bind: Option<u64>, superpose: Option<u64>, clean_up: Option<u64>) -> Dispatcher {
     let mut gpu = GpuWorkspace::open(dim(D), ROOM).expect("the stand-in is a GPU");
     let mut choice = Choice::of(&mut gpu, Preference::Measured, None, Span::from_millis(100));
     let crossing = |work, residence, from| Crossing { work, residence, from, tried: 16 };
-    // Rows that are on the GPU have other crossovers, which say nothing about a caller's rows.
+    // Rows that are already on the GPU have other crossovers, which do not apply to a caller's rows in host
+    // memory.
     choice.crossings = vec![
         crossing(Work::Bind, Residence::Gpu, Some(1)),
         crossing(Work::Bind, Residence::Host, bind),
@@ -73,13 +74,13 @@ fn by_processor(count: usize) -> [Vec<u32>; 4] {
     [bound, bits(&out), bits(&sum), matches.flat_map(|m| [m.row, m.cosine.to_bits()]).collect()]
 }
 
-/// Whether each operation on `count` rows started kernels; its bits equal the CPU's in any case.
+/// Whether each operation on `count` rows started kernels. Checks that its bits equal the CPU's either way.
 fn on_gpu(dispatcher: &mut Dispatcher, alone: &Alone, count: usize) -> [bool; 4] {
     let before = dispatcher.answered();
     let done = all(dispatcher, alone, count);
     let own = by_processor(count);
     for (number, ((found, _), own)) in done.iter().zip(&own).enumerate() {
-        assert!(found == own, "operation {number} on {count} rows has other bits");
+        assert!(found == own, "operation {number} on {count} rows: the bits differ from the CPU's");
     }
     let on_gpu = done.map(|(_, launches)| launches > 0);
     let (now, by_gpu) = (dispatcher.answered(), on_gpu.iter().filter(|one| **one).count() as u64);
@@ -111,7 +112,7 @@ fn a_users_preference_overrides_the_measurement() {
     let mut never = preferring(Preference::Processor, Arc::default());
     assert_eq!(on_gpu(&mut never, &alone, 16), [false; 4]);
     drop(never);
-    // Opened with that preference, it does not even open the GPU.
+    // A dispatcher that is opened with that preference does not even open the GPU.
     let ever = alone.counts().device_ever;
     let mut closed = Dispatcher::open(dim(D), ROOM, Preference::Processor, None, Span::ZERO);
     assert_eq!((closed.choice().because.clone(), alone.counts().retained), (Because::Asked, 0));
@@ -132,7 +133,7 @@ fn batches_beyond_gpu_memory_run_on_the_cpu() {
     dispatcher.nearest(&store_of(&a[..D], D, 1), &a[..3 * D], &mut three).expect("shapes");
     assert_eq!(alone.counts().launches, launches);
     assert_eq!(dispatcher.answered(), Answered { processor: 3, gpu: 0, lost: 0 });
-    // Both sides report a wrong request in the same words.
+    // With and without a GPU, a wrong request causes the same fault.
     let fault = Fault::Shape { what: "second factor", d: D, wanted: 3, found: 2 * D };
     let mut never = preferring(Preference::Processor, Arc::default());
     for dispatcher in [&mut dispatcher, &mut never] {
@@ -166,7 +167,7 @@ fn the_cpu_answers_a_batch_when_the_gpu_is_lost() {
         drop(dispatcher);
         alone.order("fresh");
     }
-    // A call that the driver refuses counts as well.
+    // A driver call that returns an error counts as a loss as well.
     let watch = Arc::new(Watch::new());
     let mut dispatcher = preferring(Preference::From(1), watch.clone());
     watch.inject(Some(GpuFault::Error));
@@ -197,7 +198,7 @@ fn a_store_is_copied_again_only_after_a_change() {
     store.push(&many[7 * D..]).expect("room");
     assert_eq!([searched(&store), searched(&store)], [first, again], "a row was added");
     let other = store_of(&many[D..], D, 8);
-    assert_eq!([searched(&other), searched(&store)], [first, first], "they take turns");
+    assert_eq!([searched(&other), searched(&store)], [first, first], "two stores in turn");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Things that were met are found again: where each was, and what is near a place; a thing that was never met
-//! is not found.
+//! Episodic memory recalls where each thing was met and what is near a place; it recalls nothing for a thing
+//! that was never met.
 
 use super::dim;
 use ganglion::base::seed::{Stream, uniform};
@@ -18,7 +18,7 @@ fn episodes(d: usize, things: usize, pages: usize) -> Episodes {
     Episodes::new(decoder, things, pages, 6, 8 << 20).expect("episodes")
 }
 
-/// Places in a jittered grid, at least a metre from each other.
+/// The place of a thing, in a jittered grid of 16 places that are at least a metre from each other.
 fn place(thing: usize) -> [f64; 2] {
     let shake = |n: usize| 0.2 * (uniform(1, Stream::World, (2 * thing + n) as u64) - 0.5);
     [-2.0 + 1.3 * (thing % 4) as f64 + shake(0), -2.0 + 1.3 * (thing / 4 % 4) as f64 + shake(1)]
@@ -42,7 +42,7 @@ fn each_landmark_seen_once_is_recognised_and_no_other() {
         assert!(apart(found.at, place(thing)) < 0.15, "{thing}: {found:?}, met at {:?}", place(thing));
         memory.what_is_near(place(thing), &mut best).expect("a place");
         assert_eq!(best.first().map(|found| found.row as usize), Some(thing), "{best:?}");
-        // A tenth of the scale hardly matters; two scales away is another place.
+        // An offset of a tenth of the scale hardly matters; 0.92 m away, almost two scales, is another place.
         let [x, y] = place(thing);
         let near = memory.likeness(thing, [x + 0.05, y]).expect("known");
         assert!(f64::from(near) > memory.believed(), "{thing}: {near}");
@@ -59,7 +59,7 @@ fn each_landmark_seen_once_is_recognised_and_no_other() {
 #[test]
 fn the_oldest_page_is_forgotten_first() {
     let mut memory = episodes(512, 30, 2);
-    let met: Vec<usize> = (0..24).collect(); // three sets of 8 on two pages
+    let met: Vec<usize> = (0..24).collect(); // three pages of 8, of which two fit
     for thing in &met {
         memory.observe(*thing, place(*thing % 16)).expect("a known thing");
     }

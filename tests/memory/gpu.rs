@@ -1,5 +1,5 @@
-//! The memory on a GPU: the same bits as on the CPU, whatever the batch and the order of the GPU's threads.
-//! The tests run on the stand-in for the driver, and are skipped without a C++ compiler.
+//! The memory on a GPU: the same bits as on the CPU, whatever the batch size and the order of the GPU's
+//! threads. The tests run on the stand-in for the driver, and are skipped without a C++ compiler.
 
 use super::{bits, dim, rows, store_of, unitary_rows};
 use crate::allocation::allocations_in;
@@ -14,7 +14,7 @@ fn gpu(d: usize, rows: usize, queries: usize, store: usize) -> GpuWorkspace {
     GpuWorkspace::open(dim(d), Room { rows, queries, store }).expect("the stand-in is a GPU")
 }
 
-/// Both operations, results unscaled and of length 1.
+/// Both operations, each with unscaled results and with results of length 1.
 const WAYS: [(Verb, Length); 4] = [
     (Verb::Bind, Length::AsIs),
     (Verb::Unbind, Length::Unit),
@@ -91,7 +91,7 @@ fn extreme_f32_values_keep_their_bits_on_the_gpu() {
     let Some(_alone) = alone() else { return };
     for d in [100, 256] {
         let mut gpu = gpu(d, 4, 0, 0);
-        // Products that are subnormal; a row of zeros; one huge number; a negative zero.
+        // A row whose products are subnormal, a row of zeros, a row of negative zeros, and one huge number.
         let mut a = rows(5, 0, 4, d);
         a[..d].iter_mut().for_each(|x| *x *= 1e-22);
         a[d..2 * d].fill(0.0);
@@ -229,14 +229,14 @@ fn copying_to_the_gpu_keeps_the_rows_and_counts_bytes() {
     let (a, b) = (rows(1, 0, count, d), rows(2, 0, count, d));
     gpu.put(Area::First, &a).and(gpu.put(Area::Second, &b)).expect("put");
     let before = alone.counts();
-    // As many bytes as binding reads and writes in total. It reads half of them, one and a half areas, so
-    // that two copies are needed.
+    // As many bytes as binding reads and writes in total: three areas. The copy reads half of them, one and a
+    // half areas, and writes the other half, so two copies are needed.
     gpu.copy_held(3 * size_of_val(&a[..])).expect("done");
     let now = alone.counts();
     assert_eq!((now.copies_within - before.copies_within, now.kernels - before.kernels), (2, 0));
     let mut out = vec![0.0; count * d];
     gpu.fetch(&mut out).expect("fetched");
-    // The second copy, of half an area, overwrote the first one.
+    // The second copy, of half an area, overwrote the first half of the first copy.
     assert_eq!(bits(&out), bits(&[&b[..count * d / 2], &a[count * d / 2..]].concat()));
     let asked = gpu.copy_held(5 * size_of_val(&a[..]));
     let preference = Fault::Range { what: "bytes of a copy", found: 5 * 2048, least: 0, most: 4 * 2048 };

@@ -1,4 +1,4 @@
-//! The same bits in every batch and at every SIMD level; and no allocation.
+//! The operations give the same bits at every batch size and SIMD level, and they do not allocate.
 
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;
@@ -83,7 +83,7 @@ fn sums_and_comparisons_are_the_same_bits_at_every_level() {
         };
         let expected = of(Level::best());
         Level::all().into_iter().for_each(|level| assert!(of(level) == expected, "d {d}, {}", level.name()));
-        // A weight of 1 changes nothing, and the best are the largest cosines.
+        // Weights of 1 change no bit, and each sum is within 1e-5 of the exact one.
         let mut workspace = Workspace::new(dim(d));
         let (mut ones, mut none) = (vec![0.0; d], vec![0.0; d]);
         workspace.superpose(&many, Some(&[1.0; 203]), Length::AsIs, &mut ones).expect("shapes");

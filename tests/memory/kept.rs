@@ -41,7 +41,7 @@ fn build(options: Options) -> Result<Robot, BuildError> {
     Robot::build(&board, Arc::new(SimClock::new()), Instant::ZERO + board.period, options)
 }
 
-/// What the robot's map recalls, and how similar its place is to where it met the thing.
+/// What the robot's map recalls, and how similar the robot's place is to where it met the thing.
 fn recalled(robot: &Robot) -> (MapStatus, f32) {
     recall(robot.recollection.as_ref().expect("a map"))
 }
@@ -51,7 +51,7 @@ fn recall(recollection: &ganglion::memory::map::Recollection) -> (MapStatus, f32
     (recollection.status(Some([1.0, 0.0])).expect("an account"), likeness)
 }
 
-/// Drives for 40 s with its brain saved in `file`; returns what its map recalls then.
+/// Drives a robot for 40 s and saves its brain in `file`; returns what its map recalls at the end.
 fn drive(file: &Path) -> (MapStatus, f32) {
     let (board, clock) = (board(), Arc::new(SimClock::new()));
     let first = Instant::ZERO + board.period;
@@ -78,7 +78,7 @@ fn a_restarted_robot_recalls_what_it_had_met() {
     assert_ne!(recalled(&fresh), before, "a robot without the snapshot recalls something else");
 }
 
-/// A snapshot of the robot with a map at its start, and its map.
+/// A snapshot of the robot with a map, taken at the start of its run, and the map in it.
 fn at_start(name: &str) -> (Snapshot, Places) {
     let folder = Folder::new(name);
     let every = Span::from_millis(5_000);
@@ -104,7 +104,7 @@ fn a_damaged_map_and_one_of_other_things_are_refused() {
     };
     assert!(saved(&places).is_ok_and(|found| found.is_some_and(|found| found.in_place_of.is_none())));
 
-    // Undamaged, but no map can have these numbers: the previous snapshot is used.
+    // The file is undamaged, but no map can have these numbers: the previous snapshot is used.
     let mut spoilt = places.clone();
     spoilt.pages[0].trace[7] = f32::NAN;
     let found = saved(&spoilt).expect("the previous snapshot").expect("the previous snapshot");
@@ -120,8 +120,8 @@ fn a_damaged_map_and_one_of_other_things_are_refused() {
     };
     assert!(error.to_string().contains("map pages: found 15"), "{error}");
 
-    // A map of other things, or for a board without a map: undamaged, so the file is kept and the map
-    // refused.
+    // A map of other things: the file is undamaged, so the mismatch is reported and no previous snapshot is
+    // used instead.
     let mut other = places.clone();
     other.things[0].name = "ramp".into();
     match saved(&other) {
@@ -130,7 +130,7 @@ fn a_damaged_map_and_one_of_other_things_are_refused() {
         }
         other => panic!("{other:?}"),
     }
-    // Every flipped bit and every truncated file is detected.
+    // A flipped bit or a truncated file is detected, tried at every 997th of the last 30,000 bytes.
     good.clone().with_map(places).save(&folder.file()).expect("the file can be written");
     let bytes = std::fs::read(folder.file()).expect("it exists");
     for at in (bytes.len() - 30_000..bytes.len()).step_by(997) {
@@ -149,7 +149,7 @@ fn an_older_format_without_a_map_is_read_and_reported() {
     let untabled = Board { field: FieldPlan { start: Vec::new(), ..board().field }, ..board() };
     let plain = Snapshot::new(&untabled, mapped.state().clone());
     plain.save(&folder.file()).expect("the file can be written");
-    // Format 2 is format 3 without its last two parts, which are absent here: one byte each.
+    // Format 2 is format 3 without its last two parts. Both are absent here, and take one byte each.
     let bytes = std::fs::read(folder.file()).expect("it exists");
     let payload = payload_of(&bytes).expect("a whole file");
     let (payload, absent) = bytes[payload.clone()].split_at(payload.len() - 2);
@@ -173,7 +173,8 @@ fn an_older_format_without_a_map_is_read_and_reported() {
     assert!(!err(&ended).contains("begins empty"), "now it has one: {}", err(&ended));
 }
 
-/// The read-outs of older versions drove on their own: added to the table they would drive anywhere.
+/// In older versions the read-out alone drove the robot. Added to the output of the starting table, such a
+/// read-out would drive it anywhere.
 #[test]
 fn a_readout_for_another_starting_table_is_not_used() {
     let folder = Folder::new("table");
@@ -194,7 +195,7 @@ fn a_readout_for_another_starting_table_is_not_used() {
     ];
     let mut learned = first.state().clone();
     learned.learned.readout.iter_mut().for_each(|weight| *weight = 0.25);
-    assert!(!Snapshot::new(&sim, learned.clone()).has_other_readout(&sim), "a correction of this table");
+    assert!(!Snapshot::new(&sim, learned.clone()).has_other_readout(&sim), "a correction to this table");
     for change in changes {
         let mut other = sim.clone();
         change(&mut other);
@@ -209,5 +210,5 @@ fn a_readout_for_another_starting_table_is_not_used() {
     assert!(said.contains("the read-out in this snapshot was made for a starting table other"), "{said}");
     assert!(again.state().learned.readout.iter().all(|weight| *weight == 0.0));
     assert!(again.state().live.age > age, "the rest of the brain continues");
-    assert!(!run("sim").0.contains("read-out"), "now it is one of this table");
+    assert!(!run("sim").0.contains("read-out"), "now the read-out is for this table");
 }

@@ -1,5 +1,5 @@
-//! The map in the robot, on the simulator: a landmark that was met once is found again, its similarity is a
-//! sensor like any other, and it costs the tick nothing.
+//! The map in the simulated robot: a landmark that was met once is found again, its similarity is a sensor
+//! like any other, and the map causes no allocation in the tick.
 
 use crate::cli::{err, ganglion, out, output};
 use ganglion::base::frame::Health;
@@ -41,7 +41,7 @@ pub(super) fn board() -> Board {
 struct Drive {
     status: MapStatus,
     recollection: Recollection,
-    /// Where the thing was first met by the map's own reckoning, and where the robot really was then.
+    /// Where the thing was first met according to the map's dead reckoning, and the robot's true pose then.
     met: Option<([f64; 2], Pose)>,
     start: Pose,
     end: Pose,
@@ -51,7 +51,7 @@ struct Drive {
     readings_dropped: u64,
 }
 
-/// Drives until `after` the first meeting, and at most for `seconds`.
+/// Drives until the time `after` has passed since the first meeting, but for at most `seconds`.
 fn drive_for(seed: u64, after: Span, seconds: u64) -> Drive {
     let board = board();
     let channel = board.sensors.iter().position(|sensor| sensor.name == "wall").expect("it exists");
@@ -92,7 +92,7 @@ fn apart(a: [f64; 2], b: [f64; 2]) -> f64 {
     (a[0] - b[0]).hypot(a[1] - b[1])
 }
 
-/// A place of the room as the map sees it: relative to the start and its heading.
+/// A place in the room in the map's coordinates: relative to the position and heading at the start.
 fn from_start(start: &Pose, at: [f64; 2]) -> [f64; 2] {
     let (dx, dy) = (at[0] - start.x, at[1] - start.y);
     let (sin, cos) = start.heading.sin_cos();
@@ -106,7 +106,7 @@ fn a_landmark_seen_once_is_found_again() {
         let (place, _) = drive.met.expect("a room has walls");
         let wall = &drive.status.things[0];
         assert_eq!((wall.name.as_str(), wall.met, drive.status.meetings), ("wall", 1, 1), "seed {seed}");
-        // One meeting on a page: the decoded position is within 3 % of the plane's half metre.
+        // With one meeting on a page, the decoded position is within 3 % of the plane's scale, 0.5 m.
         let found = wall.was_at.expect("believed");
         assert!(apart(found, place) < 0.03 * 0.5, "seed {seed}: met at {place:?}, found at {found:?}");
         assert!(wall.likeness > 0.9, "seed {seed}: {}", wall.likeness);
@@ -123,8 +123,8 @@ fn the_map_position_matches_dead_reckoning() {
     let real = from_start(&drive.start, [drive.end.x, drive.end.y]);
     let way = apart(real, [0.0, 0.0]);
     assert!(way > 0.3, "it moved: {real:?}");
-    // Dead reckoning of a car that does not slip: the only errors are the servo's own time and the last
-    // commands.
+    // The car does not slip, so the only errors of dead reckoning come from the servo's response time and the
+    // last commands.
     let off = apart(drive.status.at, real);
     assert!(off < 0.1 + 0.1 * way, "really at {real:?}, reckoned {:?}", drive.status.at);
 }
@@ -135,13 +135,13 @@ fn recall_is_a_sensor_and_costs_the_tick_nothing() {
     assert!(drive.met.is_some());
     let good: Vec<f32> =
         drive.seen.iter().filter(|(_, health)| *health == Health::Good).map(|(value, _)| *value).collect();
-    assert!(good.len() > drive.seen.len() / 2, "{} of {} frames have it", good.len(), drive.seen.len());
-    // Nothing before the meeting; at the meeting the thing is 0.9 m ahead, more than a scale away, and then
-    // nearer.
+    assert!(good.len() > drive.seen.len() / 2, "{} of {} frames are good", good.len(), drive.seen.len());
+    // The similarity is about 0 before the meeting. At the meeting the thing is 0.9 m ahead, more than a
+    // scale away; then it comes nearer.
     assert!(good[0].abs() < 0.1, "{}", good[0]);
     assert!(good.iter().all(|value| (0.0..=1.0).contains(value)));
     assert_eq!((drive.status.dropped, drive.readings_dropped), (0, 0));
-    // Counted in builds whose allocator counts; 0 otherwise.
+    // Allocations are counted only in builds with a counting allocator; in others this is 0.
     assert_eq!(drive.tick_allocations, 0);
 }
 
@@ -155,14 +155,14 @@ fn the_map_is_deterministic() {
 
 #[test]
 fn a_recall_sensor_without_motion_causes_a_warning() {
-    // The desk robot itself states how it moves, and its backing uses that.
+    // The desk robot already has [motion], and [backing], which needs it: both are removed.
     let text = WITH_MAP
         .replace("[motion]", "[backing]\nremove = true\n[motion]\nremove = true\n")
         .replace("full_speed = 0.5\nwheelbase = 0.0872\nlag_ms = 80.0", "");
     let error = board::from_text("mapped", &text).expect_err("no motion").to_string();
     assert!(error.contains("[motion]"), "{error}");
     let text = WITH_MAP.replace("by = \"range\"", "by = \"wall\"");
-    assert!(board::from_text("mapped", &text).is_err(), "a map sensor cannot detect its own thing");
+    assert!(board::from_text("mapped", &text).is_err(), "a recall sensor cannot be its own `by`");
 }
 
 /// A process that ends with the test.

@@ -42,7 +42,7 @@ fn random_waves_have_a_sinc_and_hexagonal_ones_are_isotropic() {
     let workspace = Workspace::new(dim(d));
     let plane = Plane::new(dim(d), Waves::Random, 1.0, 1).expect("a plane");
     let origin = pointer(&plane, [0.0; 2]);
-    // 1.6/sqrt(d) is the mean of the largest deviation over such a range: three times that is a bound.
+    // 1.6/sqrt(d) is the mean of the largest deviation over such a range; three times that serves as a bound.
     for step in 0..=40 {
         let x = f64::from(step) / 10.0;
         for at in [[x, 0.0], [0.0, x], [x, x]] {

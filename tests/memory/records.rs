@@ -17,10 +17,11 @@ fn each_role_gives_its_filler_with_a_margin() {
         store.nearest(&filler, &mut best).expect("shapes");
         let best = &best[0];
         assert_eq!(best.first().map(|found| found.row as usize), Some(number));
-        // One of seven of equal length: a cosine of about 1/sqrt(7); chance among 1000 is about 3.2/sqrt(d).
+        // The filler is one of seven terms of equal length, so its cosine is about 1/sqrt(7); the best of
+        // 1000 unrelated rows reaches about 3.2/sqrt(d).
         assert!(best.margin().is_some_and(|margin| margin > 0.15), "{best:?}");
         let cosine = best.list()[0].cosine;
-        // Three standard deviations of 1/sqrt(d).
+        // The tolerance is about three standard deviations, of 1/sqrt(d) each.
         assert!((cosine - 0.378).abs() < 0.1, "{cosine}");
     }
 }

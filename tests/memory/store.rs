@@ -141,7 +141,7 @@ fn bad_store_files_are_refused_and_the_old_store_stays() {
     let digest = blake3::hash(&wrong);
     wrong.extend_from_slice(digest.as_bytes());
     assert!(matches!(refused(&wrong), CodecError::Content { .. }));
-    // A path that cannot be written leaves everything as it was.
+    // A failed save changes no existing file.
     assert!(store.save(&folder.0.join("none/words")).is_err());
     assert_eq!(fs::read(&path).expect("there"), whole);
 }

@@ -22,7 +22,8 @@ impl Tree {
         );
         fs::copy("scripts/release", tree.program("tree/scripts/release", "")).expect("the script");
         tree.program("tree/scripts/build-fatbin", "echo 'no index of packages' >&2\nexit 1");
-        // A package for each architecture; a file of the test may add bytes to it.
+        // Makes a package for each architecture. By environment variable a test makes it change the tree
+        // (MEANWHILE), fail (NO_TOOL), or write the path of its folder into the package (LEAK).
         tree.program(
             "tree/scripts/package",
             "while [ $# -gt 0 ]; do\n\
@@ -38,7 +39,7 @@ impl Tree {
         );
         let bin = "tree/target/ci-tools";
         tree.program(&format!("{bin}/zig/ziglang/zig"), "echo 0.17.1");
-        // A list of compiled and uncompiled crates, with the folder in which it was made.
+        // A list of a compiled and an uncompiled crate, with the path of the folder in which it was made.
         tree.program(
             &format!("{bin}/bin/cargo-cyclonedx"),
             "[ \"$2\" != --version ] || { echo cargo-cyclonedx-cyclonedx 0.5.9; exit; }\n\
@@ -168,7 +169,7 @@ fn a_release_has_each_file_once_with_its_checksum() {
     tree.write("key", "");
     let dist = "tree/target/dist/0.2.0";
     for _ in 0..2 {
-        // The second time it replaces the release of the same commit.
+        // The second run replaces the release, which is of the same commit.
         let (code, stdout, stderr) = tree.run(&["0.2.0", "--key", "key"], &[]);
         assert_eq!(code, 0, "{stderr}");
         assert!(stderr.contains("no machine code of the kernels") && stderr.contains("no index"), "{stderr}");
@@ -195,17 +196,17 @@ fn a_release_has_each_file_once_with_its_checksum() {
     assert!(notes.starts_with("# ganglion 0.2.0\n\n### Added\n- Wings.\n"), "{notes}");
     assert!(!notes.contains("Wheels") && !notes.contains("Later"), "{notes}");
     assert!(notes.contains(&format!("from commit {COMMIT} by rustc 1.95.0 and zig 0.17.1")), "{notes}");
-    // Crates that are not compiled are in neither list, nor is any folder of this machine.
+    // Neither list contains a crate that is not compiled, or the path of a folder on this machine.
     let crates = text(tree.path(&format!("{dist}/ganglion_0.2.0_arm64.cdx.json")));
     let bom: serde_json::Value = serde_json::from_str(&crates).expect("JSON");
     assert_eq!(bom["components"].as_array().map(Vec::len), Some(1), "{crates}");
     assert_eq!(bom["dependencies"][0]["dependsOn"], serde_json::json!(["serde"]), "{crates}");
     assert_eq!(bom["metadata"]["component"]["bom-ref"], "path+file:///ganglion#0.2.0", "{crates}");
-    // A failed tool reports the failure itself, with its own exit code.
+    // If a tool fails, the script ends with the tool's message and exit code.
     let (code, _, stderr) = tree.run(&["0.2.0"], &[("NO_TOOL", "yes")]);
     assert!(code == 69 && stderr.lines().last() == Some("package: no cargo-deb"), "{code} {stderr}");
-    // The tree changes during the build, or the existing release is of another commit: that release stays as
-    // it is.
+    // If the tree changes during the build, or the existing release is of another commit, the existing
+    // release stays as it is.
     let (code, _, stderr) = tree.run(&["0.2.0"], &[("MEANWHILE", "yes")]);
     assert!(code == 65 && stderr.contains("the tree changed while it was being built"), "{code} {stderr}");
     fs::remove_file(tree.path("tree/changed")).expect("the change");
@@ -220,7 +221,7 @@ fn the_check_names_a_differing_file_and_keeps_nothing() {
         return;
     }
     let tree = Tree::new("twice");
-    // A changelog section is not needed yet.
+    // `--check` needs no changelog section for the version.
     tree.write("tree/CHANGELOG.md", "# Changelog\n");
     let (code, stdout, stderr) = tree.run(&["0.2.0", "--check"], &[]);
     assert_eq!(code, 0, "{stderr}");
@@ -251,7 +252,8 @@ fn the_workflow_runs_the_documented_commands() {
         let mode = fs::metadata(program).unwrap_or_else(|error| panic!("{program}: {error}")).permissions();
         assert_eq!(mode.mode() & 0o111, 0o111, "{program} can be run");
     }
-    // Each job has a time limit, actions are pinned, and no step gets a secret or write access.
+    // Each job has a time limit, actions are pinned to a major version, and no step gets a secret or write
+    // access.
     let count = |word: &str| workflow.matches(word).count();
     assert_eq!(count("runs-on:"), count("timeout-minutes:"));
     let actions: Vec<&str> =

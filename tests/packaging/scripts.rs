@@ -20,7 +20,7 @@ const UNITS: [&str; 7] = [
 ];
 
 /// The command with which a removal disables all units that start by themselves. The last service is started
-/// by its timer.
+/// by its timer, so its timer is disabled instead.
 fn disabling() -> String {
     let units = UNITS.map(|unit| match unit {
         "ganglion-metrics" => format!("{unit}.timer"),
@@ -39,7 +39,7 @@ impl Machine {
         for tool in ["systemctl", "systemd-sysusers", "systemd-tmpfiles", "udevadm"] {
             machine.tool(tool, "");
         }
-        // No unit is active after it was stopped.
+        // No unit is active except the one that $STUBBORN names, which does not stop.
         machine.tool("systemctl", "[ \"$1\" != is-active ] || [ \"$3\" = \"${STUBBORN-}\" ]");
         machine.tool("timeout", "shift; exec \"$@\"");
         machine
@@ -105,7 +105,7 @@ fn an_upgrade_touches_no_running_unit() {
         "udevadm trigger --action=change --subsystem-match=gpio --subsystem-match=i2c-dev --subsystem-match=pwm",
     ];
     assert_eq!(machine.calls("postinst", &["configure", "0.1.0"]), set_up);
-    // The first installation does the same, and so does dpkg when it aborts an upgrade or a removal.
+    // The same happens at the first installation, and when dpkg aborts an upgrade or a removal.
     assert_eq!(machine.calls("postinst", &["configure", ""]), set_up);
     assert_eq!(machine.calls("postinst", &["abort-upgrade", "0.2.0"]), set_up);
     assert_eq!(machine.calls("postinst", &["abort-remove"]), set_up);
@@ -153,7 +153,8 @@ fn installation_into_an_image_needs_no_systemd() {
     assert_eq!(machine.calls("postrm", &["remove"]), [""; 0]);
 }
 
-/// The folders that the units and tmpfiles create, below the root.
+/// The folders that the units and tmpfiles create, relative to the root: those that a removal keeps, and
+/// those in /run.
 fn made_on_a_robot() -> (Vec<String>, Vec<String>) {
     let (mut kept, mut run) = (Vec::new(), Vec::new());
     for unit in UNITS {
@@ -205,7 +206,7 @@ fn removal_keeps_the_robots_data_and_a_purge_deletes_it() {
     }
     assert!(machine.exists(&format!("{system}/ganglion.service.d/mine.conf")));
     assert!(machine.exists("root/etc/other/file"));
-    // Again, with nothing there.
+    // A second purge, which finds nothing to delete, succeeds as well.
     machine.calls("postrm", &["purge"]);
 }
 

@@ -26,9 +26,9 @@ fn a_run_replays_from_each_of_its_checkpoints() {
 #[test]
 fn every_file_of_a_rotation_replays_on_its_own() {
     let (board, files) = (sim_board(), Files::default());
-    // A file ends at the first checkpoint after this size, or anywhere at twice the size. So the size exceeds
-    // a chunk, whose 256 kB count only when it is written, plus the 5 s between two checkpoints, about 200
-    // kB.
+    // A file ends at the first checkpoint after this size, or anywhere at twice the size. So the size must
+    // exceed a chunk (its 256 kB count only when it is written) plus the data between two checkpoints (5 s,
+    // about 200 kB).
     let quota = Quota { file: 600_000, ..Quota::default() };
     let plan = Plan { quota, ..in_folder("rotation", &board, files.opener()) };
     let (run, status) = record(&board, plan, true, 3, &["sonar-silent@12+30"], 60);
@@ -40,7 +40,7 @@ fn every_file_of_a_rotation_replays_on_its_own() {
         assert!(part[0].checkpoint.is_some(), "it begins with a checkpoint");
         assert_eq!(first_failure(part), None, "from slot {}", part[0].slot.index);
     }
-    assert!(parts[1..].iter().any(|part| part[0].slot.active != 0), "a reflex is active where one begins");
+    assert!(parts[1..].iter().any(|part| part[0].slot.active != 0), "a reflex is active where a file begins");
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_changed_checkpoint_is_found_and_its_value_named() {
         other[byte] ^= 1;
         let mut changed = steps[before..].to_vec();
         changed[place - before].checkpoint = Some(other);
-        // A tick that already has a state differs from it.
+        // A tick that already has a state finds that the changed checkpoint differs from it.
         match first_failure(&changed) {
             Some(Replayed::Differs(found)) => {
                 assert_eq!(found.index, steps[place].slot.index, "byte {byte}");
@@ -77,7 +77,8 @@ fn a_changed_checkpoint_is_found_and_its_value_named() {
             }
             found => panic!("byte {byte}: {found:?}"),
         }
-        // A tick that starts with it decides differently, or has another state at the next one.
+        // A tick that starts from the changed checkpoint usually decides differently, or has another state at
+        // the next checkpoint.
         tried += 1;
         later += u32::from(first_failure(&changed[place - before..]).is_some());
     }

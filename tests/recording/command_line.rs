@@ -60,8 +60,8 @@ pub(super) fn refused(arguments: &[&str], code: i32) -> String {
     err(&ended)
 }
 
-/// Flips a bit of the first JSON message after this fraction of the file: anything between the chunks, such
-/// as an index, is not read.
+/// Flips a bit of the first JSON message after this many tenths of the file. It must be in a message: bytes
+/// between the chunks, such as an index, are not read.
 fn flip_a_bit_after(tenths: usize) -> impl FnOnce(&mut Vec<u8>) {
     move |bytes| {
         let from = bytes.len() * tenths / 10;
@@ -77,7 +77,7 @@ fn a_part_that_is_cut_out_is_a_recording_of_its_own() {
     let cut = object(&["cut", &whole, &part, "--from", "7", "--to", "9"], 0);
     assert!(
         cut["from_s"].as_f64().is_some_and(|from| (4.5..=5.5).contains(&from)),
-        "the checkpoint before: {cut}"
+        "it begins at the checkpoint before 7 s: {cut}"
     );
     let slots = cut["slots"].as_u64().unwrap();
     assert!((380..=420).contains(&slots), "from 5 s to 9 s: {cut}");

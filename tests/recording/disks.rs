@@ -1,5 +1,5 @@
-//! Disks that are full, hang, or make their thread panic: the robot drives as without a recording, and
-//! missing records are counted.
+//! Disks that are full or hang, and a recorder thread that panics: the robot drives as it does without a
+//! recording, and missing records are counted.
 
 use super::*;
 
@@ -27,7 +27,7 @@ fn small(room: usize, files: &Files) -> Opener {
     Box::new(move |path| Ok(Box::new(Small(open(path)?, room.clone()))))
 }
 
-/// A disk on which nothing completes before `free` is set.
+/// A disk on which no write completes before `free` is set.
 fn hanging(free: Arc<AtomicBool>, files: &Files) -> Opener {
     struct Hanging(Box<dyn Medium>, Arc<AtomicBool>);
     impl Write for Hanging {
@@ -70,7 +70,7 @@ fn a_full_disk_loses_records_but_no_slots() {
 fn a_hanging_disk_loses_records_but_no_slots() {
     let (board, files, free) = (sim_board(), Files::default(), Arc::new(AtomicBool::new(false)));
     let stalled = in_folder("hangs", &board, hanging(free.clone(), &files));
-    // `false`: as in real time, it does not wait for the disk.
+    // `false`: as in real time, the run does not wait for the disk.
     let (recording, sender) = Recording::start(stalled, false).expect("a thread");
     let options = Options { recording: Some(sender), ..Options::default() };
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);

@@ -1,5 +1,5 @@
-//! The field of a recorded run is computed again: the same bits, or the first answer that differs, or why it
-//! cannot be computed.
+//! The field of a recorded run is computed again: the result is the same bits, the first answer that differs,
+//! or the reason why the field cannot be computed.
 
 use super::command_line::{Folder, log, object, refused};
 use super::*;
@@ -12,7 +12,7 @@ use ganglion::field::snapshot::FieldCopy;
 use ganglion::runtime::replay::{FieldAnswers, FieldReplay, FieldStart, FieldUnknown, Replay, Replayed};
 use std::path::Path;
 
-/// The field of `steps` of a run from rest, computed again.
+/// Computes the field's answers in `steps` again, for a run that began with the field at rest.
 fn computed(board: &Board, steps: &[Step]) -> FieldAnswers {
     computed_from(board, steps, Vec::new())
 }
@@ -102,7 +102,7 @@ fn a_field_is_computed_from_its_copy_in_the_middle_of_a_run() {
     }
 }
 
-/// If copies counted, each file of 300 kB would end as soon as it had its copy of 1 MB.
+/// If copies counted towards the limit of 300 kB, each file would end as soon as it had its copy of 1 MB.
 #[test]
 fn copies_of_the_field_do_not_fill_a_small_file() {
     const SMALL: u64 = 300_000;

@@ -10,8 +10,8 @@ use ganglion::runtime::tick::Tick;
 use ganglion::system::checkpoint::ROOM;
 use ganglion::system::executor::Stepper;
 
-/// Drives `board` in virtual time with a recording; `run` runs each slot. Returns the result of the
-/// recording.
+/// Drives `board` in virtual time with a recording; `run` runs each slot. Returns the recorded slots, and
+/// the status of the recording at its end.
 fn drive(board: &Board, seconds: u64, mut run: impl FnMut(&mut Tick)) -> (Vec<Step>, RecordingStatus) {
     let files = Files::default();
     let (recording, sender) =
@@ -88,5 +88,5 @@ fn the_largest_checkpoint_fits_its_room() {
     assert_eq!(status.checkpoints_left_out, 0);
     assert!(steps.iter().any(|step| step.slot.motors[0].abs() > 0.1), "it drives: its path is long");
     println!("{most} bytes at most");
-    assert!(most > 5_000 && 3 * most <= ROOM, "{most} bytes of {ROOM}: a third of the room is the most");
+    assert!(most > 5_000 && 3 * most <= ROOM, "{most} bytes; expected over 5,000, at most a third of {ROOM}");
 }

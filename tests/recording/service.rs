@@ -41,7 +41,7 @@ fn armed_times_in_several_files_are_decided_again() {
     let between: u64 = steps.windows(2).map(|pair| pair[1].slot.index - pair[0].slot.index - 1).sum();
     assert!(between > 2_000, "{between} slots are not recorded between the armed times");
     assert_eq!(replay.gaps(), between);
-    // Each file on its own, unless it continues the one before.
+    // Each file also replays on its own, unless it continues the one before.
     for part in parts.iter().filter(|part| part[0].checkpoint.is_some()) {
         let failure = replaying(&board, part).find(|replayed| *replayed != Replayed::Equal);
         assert_eq!(failure, None, "the file from slot {}", part[0].slot.index);

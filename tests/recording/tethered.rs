@@ -32,7 +32,7 @@ fn recorded_on(
 #[test]
 fn a_tethered_run_is_decided_again_from_each_checkpoint() {
     let board = tethered();
-    // The cable is pulled for a quarter of a second in every 700 ms, and later one request in seven is lost.
+    // The cable is pulled for a quarter of a second every 700 ms, and later one request in seven is lost.
     let fate = |request: &CycleRequest| match (request.cycle, request.cycle % 7) {
         (..=400, _) => cable(request),
         (_, 0) => Fate::Lost,
@@ -49,7 +49,7 @@ fn a_tethered_run_is_decided_again_from_each_checkpoint() {
         assert_eq!(failure, None, "from slot {place}");
         begun += 1;
     }
-    assert!(begun >= 3, "{begun} beginnings");
+    assert!(begun >= 3, "{begun} starts");
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn a_quality_change_does_not_jerk_the_wheels() {
     assert!((fastest - 0.9).abs() < 1e-6, "it gets there in the end");
 }
 
-/// This test would show nothing if it never let the robot move.
+/// Each case begins with a robot that moves (`driving` asserts it); otherwise the test would show nothing.
 #[test]
 fn a_healthy_robot_stops_in_the_slot_of_the_stop_request() {
     type Stop = (&'static str, fn(&mut Slot));
@@ -77,13 +77,14 @@ fn a_healthy_robot_stops_in_the_slot_of_the_stop_request() {
     }
 }
 
-/// Work that takes three periods too long: the next slot notices it, and three punctual ones are required.
+/// The work of a slot takes three periods too long: the next slot notices it and stops the robot, which
+/// drives again in the third punctual slot in a row.
 #[test]
 fn a_late_loop_stops_the_robot_until_it_is_punctual_again() {
     let mut robot = driving();
     robot.step(&Slot { overrun: 2, ..well(0) });
     robot.step(&well(1));
-    assert!(robot.command.motors[0] > 0.0, "two are not three");
+    assert!(robot.command.motors[0] > 0.0, "two lost slots do not stop it, three do");
     robot.step(&Slot { overrun: 3, ..well(2) });
     for step in 3..6 {
         let record = robot.step(&well(step));
@@ -109,7 +110,8 @@ fn commands_not_taken_by_every_motor_count_as_a_lost_bus() {
     assert!(robot.command.motors[0] > 0.0);
 }
 
-/// An empty battery stops the robot until a person disarms it, not until the voltage recovers.
+/// An empty battery stops the robot until the voltage has recovered and a person disarms and arms the robot:
+/// a recovered voltage alone does not restart it.
 #[test]
 fn a_latched_reflex_needs_disarm_then_arm() {
     let mut robot = Robot::armed();
@@ -131,7 +133,8 @@ fn a_latched_reflex_needs_disarm_then_arm() {
     assert_eq!(drives(50, 7.6, ARM), (true, "armed"));
 }
 
-/// One of many readings in a slot, whether it comes last, late or early.
+/// One low reading among several in a slot latches, even if it is not the last, arrives out of order, has a
+/// stamp in the future, or comes before a fault.
 #[test]
 fn a_trip_shorter_than_a_slot_still_latches() {
     let empty = [
@@ -146,7 +149,7 @@ fn a_trip_shorter_than_a_slot_still_latches() {
         let record = robot.step(&Slot { readings, ..well(0) });
         assert_eq!(record.mode, Mode::Latched { cause: Cause::Battery }, "{case}");
         stands(&robot, case);
-        // Acknowledged in the same slot as another trip: their order is unknown.
+        // A disarm in the same slot as another trip does not acknowledge it: their order is unknown.
         let again = vec![(2, Ok(6.1), -4), (2, Ok(7.7), -2)];
         let record = robot.step(&Slot { readings: again, asked: DISARM, ..well(1) });
         assert_eq!(record.mode, Mode::Latched { cause: Cause::Battery }, "{case}");
@@ -159,8 +162,8 @@ fn a_trip_shorter_than_a_slot_still_latches() {
     }
 }
 
-/// A cable that is plugged in again: after a short outage the robot continues where it was, after a longer
-/// one it does not.
+/// A cable that is plugged in again: after a short outage the robot drives on, after a longer one it does not
+/// start by itself.
 #[test]
 fn a_robot_held_for_long_does_not_restart_by_itself() {
     for (slots, starts) in [(20, true), (60, false), (6_000, false)] {
@@ -201,7 +204,7 @@ fn after_a_suspend_the_robot_stands_and_drops_old_data() {
     assert_eq!(record.mode, Mode::Disarmed);
     assert_eq!(robot.loop_status.load().disarmed, Some(Disarm::Slept { lasted }));
     assert!(record.frame.used().iter().all(|sample| sample.health == Health::Never), "{CHANNELS} channels");
-    // Pending when it fell asleep: read before, received afterwards.
+    // Readings that were pending at the suspend: read before it, received after it.
     let on_their_way = [(0, Ok(2.1), -12), (1, Ok(1_501.0), -12), (2, Ok(7.6), -12)];
     let record = robot.step(&Slot { readings: on_their_way.to_vec(), asked: ARM, ..well(1) });
     assert_eq!(record.mode, Mode::Disarmed);

@@ -6,7 +6,7 @@ use super::{BATTERY, FLOOR, RANGE, Slot, safety, sensors};
 use ganglion::base::time::{Instant, Span};
 use ganglion::drive::trace::Record;
 
-/// At or below this the battery's latched rule stops the robot, if the reading is plausible at all.
+/// Plausible battery voltages at which the latched rule stops the robot.
 const EMPTY: std::ops::RangeInclusive<f32> = 5.0..=6.2;
 
 /// What an observer knows about a robot.
@@ -23,15 +23,16 @@ pub struct Trust {
     /// When the frame of the field's newest answer was taken.
     taken: Option<Instant>,
     guarded: bool,
-    /// Slots lost in a row up to now, and slots that the last one lost and the next will notice.
+    /// Slots lost in a row up to now.
     lost: u64,
+    /// Slots that the last slot lost; the next slot will notice it.
     overrun: u64,
     /// The time since which the robot has not been allowed to move, without interruption.
     held_since: Option<Instant>,
 }
 
 impl Trust {
-    /// For a robot at `now` that was armed just now, or never. All readings until then were good.
+    /// For a robot at `now`: just armed, with good readings until then, or never armed, with no readings yet.
     pub fn new(armed: bool, now: Instant) -> Trust {
         let known = armed.then_some(now);
         Trust {
@@ -93,7 +94,7 @@ impl Trust {
         }
     }
 
-    /// A robot that may not move for long is disarmed.
+    /// A robot that has not been allowed to move for `disarm_after` counts as disarmed.
     fn note_hold(&mut self, now: Instant) {
         if self.held().is_ok() {
             self.held_since = None;
@@ -103,7 +104,7 @@ impl Trust {
         self.armed &= now.since(since) < safety().disarm_after;
     }
 
-    /// Why it must not move, if there is a reason: only reasons that must stop it, not all that may.
+    /// Why the robot must not move, if there is a reason: only causes that must stop it, not all that may.
     fn held(&self) -> Result<(), &'static str> {
         let safety = safety();
         let older = |at: Option<Instant>, limit| at.is_none_or(|at| self.now.since(at) > limit);
@@ -123,7 +124,7 @@ impl Trust {
         }
     }
 
-    /// Whether it may move in the slot that was followed last, or why not.
+    /// Whether the robot may move in the slot that was followed last, or why not.
     pub fn may_move(&self) -> Result<(), &'static str> {
         if self.stopped {
             Err("the process is ending")

@@ -84,7 +84,7 @@ pub struct Robot {
     pub now: Instant,
 }
 
-/// Less than a period: a guard that is not healthy in a slot is lost in it.
+/// Less than a period, so a guard that is not healthy in a slot counts as lost in the same slot.
 const GUARD_TIMEOUT: Span = Span::from_millis(5);
 const GUARD_WELL: GuardStatus =
     GuardStatus { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
@@ -151,7 +151,7 @@ impl Robot {
         }
     }
 
-    /// Everything is good for long enough to arm, then a caller arms.
+    /// A robot that a caller armed, after everything had been good for long enough.
     pub fn armed() -> Robot {
         let mut robot = Robot::new();
         let mut last = None;
@@ -198,8 +198,8 @@ impl Robot {
         self.requests.disarm.store(slot.asked.disarm, Ordering::Relaxed);
         self.requests.arm.store(slot.asked.arm, Ordering::Relaxed);
         self.tick.run();
-        self.command = self.commands.take().expect("a command a slot");
-        let record = self.records.pop().expect("a record a slot");
+        self.command = self.commands.take().expect("one command per slot");
+        let record = self.records.pop().expect("one record per slot");
         assert_eq!(record.command, self.command, "the record equals the handed-over command");
         record
     }

@@ -53,7 +53,7 @@ impl Wires {
         let [high, low] = value.to_be_bytes();
         assert_eq!(self.take(Happening::Write, 0x14, &[register, high, low]), []);
     }
-    /// Sets timers as the runtime does, then half duty and more on both motors.
+    /// Sets the timer as the runtime does, then full duty and the direction forward on both motors.
     fn drive_on(&mut self) {
         self.frame(0x43, 9);
         self.frame(0x47, 4095);
@@ -216,7 +216,7 @@ fn imu_sleeps_until_woken_then_announces_its_samples() {
 fn a_late_refresh_loses_no_data_ready_edge() {
     let mut wires = Wires::new();
     for set in [[0x6B, 0], [0x1A, 3], [0x19, 9], [0x38, 1]] {
-        wires.take(Happening::Write, 0x68, &set); // awake, 1 kHz / 10, with its edge
+        wires.take(Happening::Write, 0x68, &set); // awake, 1 kHz / 10, data-ready interrupt on
     }
     let mut rises = Vec::new();
     for nth in 0..400 {

@@ -9,11 +9,11 @@ use crate::wire::Fault;
 use ganglion::base::time::Span;
 use rustix::process::Signal;
 
-/// Causes of a faulty bus.
+/// Causes that the runtime reports if a bus is faulty.
 const BUS: &[&str] = &["bus-lost", "sensor-lost", "sensor-lying"];
-/// Causes of a faulty sensor.
+/// Causes that the runtime reports if a sensor is faulty.
 const SENSOR: &[&str] = &["sensor-lost", "sensor-lying"];
-/// Causes of a faulty inertial sensor.
+/// Causes that the runtime reports if the inertial sensor is faulty.
 const LEAN: &[&str] = &["sensor-lost", "sensor-lying", "tilt"];
 /// Causes that must not be reported if there was no reason to stop.
 const NONE_OF: &[&str] =
@@ -36,13 +36,13 @@ const fn closed(from: From, loaded: bool, urgent: bool, gate_us: [u64; 2]) -> Co
     Course::Loop(Loop { from, loaded, urgent, gate_us })
 }
 
-/// Required value and aim, p99 (issue: button to motor idle, sensor to motor under load).
+/// Required p99 and aim, virtual microseconds: for the button on an idle machine, and for all other loops.
 const BUTTON_US: [u64; 2] = [350, 200];
 const IMU_US: [u64; 2] = [700, 520];
 
-/// Inverts the highest bit of byte 0 of a read: no converter returns such a value.
+/// Inverts the highest bit of byte 0 of a read: the ADC, which has 12 bits, returns no such value.
 const HIGH_BIT: i32 = 0x0080;
-/// The highest bit of z: the car would lie on its back.
+/// Inverts the highest bit of the acceleration in z, as if the car lay on its back.
 const Z_TURNED: i32 = 0x0480;
 
 const NO_RETRY: &str = "the first NACK is taken for a lost bus";
@@ -53,12 +53,12 @@ const NO_RESET: &str =
 
 /// The rows, in the order in which they run.
 pub const ROWS: &[Row] = &[
-    // ---- the long row; first, because its guest is busy with it while the others do the rest
+    // ---- the longest row comes first: it occupies one guest while the others run the rest
     row(
         "soak",
         "ten minutes at 100 Hz: slots run and skipped add up, nothing drifts, nothing leaks",
         Course::Soak(600),
-        "a relative sleep, a skipped slot without a count, a buffer that grows",
+        "a relative sleep, a skipped slot that is not counted, a buffer that grows",
     ),
     // ---- the kernel's baselines, then closed loops
     row("floor-timer", "a timer wakes the thread that sleeps on it", Course::Floor(Floor::Timer), "no FIFO"),
@@ -73,11 +73,11 @@ pub const ROWS: &[Row] = &[
         "button-loaded",
         "the same on a loaded machine",
         closed(From::Button, true, true, IMU_US),
-        "a lock or an allocation on the way",
+        "a lock or an allocation on the path",
     ),
     row(
         "imu-idle",
-        "a sample that leans too far stops the motors",
+        "a sample with too much lean stops the motors",
         closed(From::Imu, false, true, IMU_US),
         "the sample waits for its period or for the tick",
     ),
@@ -85,7 +85,7 @@ pub const ROWS: &[Row] = &[
         "imu-loaded",
         "the same on a loaded machine",
         closed(From::Imu, true, true, IMU_US),
-        "a lock or an allocation on the way",
+        "a lock or an allocation on the path",
     ),
     row(
         "seeded-no-fifo",
@@ -150,7 +150,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "mcu-wrong-bits",
-        "counts that no converter can return are refused",
+        "counts that the ADC cannot return are refused",
         back(Trouble::Transfers(MCU, Fault::Xor, HIGH_BIT), 1500, Limit::Stale("ground-left"), SENSOR),
         "counts are not checked against 12 bits",
     ),
@@ -162,7 +162,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "mcu-frozen",
-        "a frozen converter is noticed",
+        "a frozen ADC is noticed",
         back(Trouble::Transfers(MCU, Fault::Freeze, 0), 2500, Limit::Frozen("ground-left"), SENSOR),
         HELD_VALUE,
     ),
@@ -193,7 +193,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "imu-nack-data",
-        "a register number that is not acknowledged",
+        "a sensor that does not acknowledge a register number stops the robot",
         back(Trouble::Transfers(IMU, Fault::NackData, 0), 1500, Limit::Stale("roll"), SENSOR),
         HELD_VALUE,
     ),
@@ -205,13 +205,13 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "imu-stuck",
-        "a sensor that holds the bus whenever it is read",
+        "a sensor that hangs the bus whenever it is read stops the robot",
         back(Trouble::Transfers(IMU, Fault::Stuck, 0), 3000, Limit::Stale("roll"), BUS),
         HELD_VALUE,
     ),
     row(
         "imu-arbitration-storm",
-        "another master always wins at one address",
+        "the robot stops if another master always wins the arbitration at one address",
         back(Trouble::Transfers(IMU, Fault::ArbitrationLost, 0), 1500, Limit::Stale("roll"), SENSOR),
         "arbitration is retried without limit",
     ),
@@ -223,7 +223,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "imu-wrong-bits",
-        "a sample with an inverted bit is refused, or trips the lean rule",
+        "a sample with an inverted bit is refused, or trips the tilt rule",
         back(Trouble::Transfers(IMU, Fault::Xor, Z_TURNED), 1500, Limit::Stale("roll"), LEAN),
         "a lean of 180 degrees is taken for level",
     ),
@@ -248,19 +248,19 @@ pub const ROWS: &[Row] = &[
     // ---- the bus itself
     row(
         "bus-sda-low",
-        "a device that holds SDA releases it after nine clocks",
+        "a device that holds SDA low releases it after nine clock pulses",
         Course::Trouble(Trouble::SdaLow, 4000, End::Recovers),
-        "no clocks, or on the wrong lines",
+        "no clock pulses, or on the wrong line",
     ),
     row(
         "bus-nack-storm",
-        "no device answers",
+        "the robot stops if no device answers",
         back(Trouble::Bus(Fault::NackAddress, 0), 1500, Limit::Period, BUS),
         NO_RESET,
     ),
     row(
         "bus-stuck",
-        "every transfer hangs",
+        "the motors are stopped if every transfer hangs",
         disarms(Trouble::Bus(Fault::Stuck, 0), Limit::Period, BUS),
         NO_RESET,
     ),
@@ -272,7 +272,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "bus-wedged",
-        "an adapter that only a rebind of its driver can free",
+        "the motors are stopped if only a rebind of the driver can free the adapter",
         disarms(Trouble::Bus(Fault::Rebind, 0), Limit::Period, BUS),
         NO_RESET,
     ),
@@ -315,7 +315,7 @@ pub const ROWS: &[Row] = &[
         "echo-none",
         "nothing within range means free space",
         rides(Trouble::Echo(Echo::Open(38))),
-        "a ping without an echo is a lost sensor",
+        "a ping without an echo is taken for a lost sensor",
     ),
     row(
         "echo-none-long",
@@ -440,7 +440,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "service-bad-board",
-        "with a wrong board file the runtime exits once, with 78",
+        "with a wrong board file the runtime exits with 78 and is not restarted",
         Course::Service(Service::BadBoard),
         "the runtime is started again and again",
     ),
@@ -452,20 +452,20 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "service-silent",
-        "if its controller never answers, the runtime exits with 69 and the likely reasons; systemd gives up",
+        "if its controller never answers, the runtime logs likely reasons and exits with 69; systemd gives up",
         Course::Service(Service::Silent),
         "the runtime waits for ever silently, or is restarted for ever",
     ),
     row(
         "service-hostile",
-        "the runtime's user can neither end the guard nor take its socket's place",
+        "the runtime's user can neither end the guard nor replace its socket",
         Course::Service(Service::Hostile),
-        "guard and runtime are one user, or share a directory",
+        "guard and runtime run as one user, or share a directory",
     ),
     row(
         "service-wedged",
         "a bus that only a rebind of its driver can free is freed for a runtime that is not root",
         Course::Service(Service::HungBus),
-        "the recovery step is configured, but no process may take it; or the runtime's user writes to the driver",
+        "no process may perform the configured recovery step, or the runtime's user can write to the driver",
     ),
 ];

@@ -23,14 +23,14 @@ impl Course {
                 format!("holds = \"reset\"; {}; {ms} ms: {}", trouble.text(), end.text())
             }
             Course::LeftInReset => {
-                "holds = \"reset\", guard stopped: `probe`, `doctor --test`, `calibrate` see it, no motor moves, line low again".into()
+                "holds = \"reset\", guard stopped: `probe`, `doctor --test`, `calibrate` see the controller, no motor moves, the line is low again".into()
             }
             Course::Kills(times, limit) => format!("{times} times: stopped within {}", limit.text()),
             Course::Loop(Loop { loaded, urgent, gate_us: [least, aim], .. }) => {
                 let with = if loaded { "with hackbench" } else { "idle" };
                 match urgent {
                     true => format!("200 times, {with}: p99 at most {least} us, aim {aim} us"),
-                    false => format!("200 times, {with}, no FIFO: a p99 above {least} us is caught"),
+                    false => format!("200 times, {with}, no FIFO: p99 above {least} us is caught"),
                 }
             }
             Course::Floor(_) => "printed with the loops; the only gate is the baseline + 10 %".into(),
@@ -39,7 +39,7 @@ impl Course {
             }
             Course::Service(service) => service.text().into(),
             Course::Soak(seconds) => {
-                format!("{seconds} s: skipped at most 0.1 %, drift at most 0.5 ms, 256 kB")
+                format!("{seconds} s: skipped at most 0.1 %, drift at most 0.5 ms, growth at most 256 kB")
             }
         }
     }
@@ -61,10 +61,10 @@ impl Service {
                 "controller off the bus from the start: exit 69, the likely reasons in the log, at most 5 starts, no motion"
             }
             Service::HungBus => {
-                "rebind = true; the bus hangs until its driver is rebound: stopped within 100 ms, freed by ganglion-rebind, drives again; the runtime's user itself is refused"
+                "rebind = true; the bus hangs until its driver is rebound: stopped within 100 ms, freed by ganglion-rebind, drives again; the runtime's user itself may not rebind"
             }
             Service::Hostile => {
-                "signals, rm, mv, ln and a second guard by the runtime's user: all refused, and the robot drives on; the guard's own user has its rights"
+                "signals, rm, mv, ln, /proc and a second guard by the runtime's user: all refused, and the robot drives on; the guard's own user may signal it and write to its folder"
             }
         }
     }

@@ -14,8 +14,8 @@ enum class Needs {
   Quiet,   // also no active capture that this thread could disturb
 };
 
-/// Breaks the captures that a call of this thread disturbs: its own in thread-local mode, and all in global mode.
-/// Returns whether there were any.
+/// Breaks the captures that a call of this thread disturbs: its own in thread-local mode, and all in global
+/// mode. Returns whether there were any.
 inline bool disturbs() {
   bool any = false;
   for (auto& capture : device.captures) {

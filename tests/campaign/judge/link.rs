@@ -57,9 +57,9 @@ impl Link {
         }
         let stopped = self.stopped_by(facts.board.period + facts.bus_time, facts).max(stretch.from);
         (stopped < stretch.until).then(|| {
-            let heard = self
-                .heard
-                .map_or("never".to_string(), |heard| format!("{:.4} s", heard.as_nanos() as f64 / 1e9));
+            let heard = self.heard.map_or("never".to_string(), |heard| {
+                format!("read at {:.4} s", heard.as_nanos() as f64 / 1e9)
+            });
             let what = format!("the brain's last answer: {heard}; the currents are {:?}", stretch.currents);
             Breach { promise: Promise::LinkLost, at: stopped, what }
         })

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::cuda::standin::{stand_in, without};
 
-/// What `doctor --json` reports about the GPU if libraries are searched in `folder` first and the stand-in gets
-/// `orders`.
+/// What `doctor --json` reports about the GPU if `folder` is the first to be searched for libraries and the
+/// stand-in gets `orders`.
 fn doctor(folder: &Path, orders: &str) -> Value {
     let told = Command::new(env!("CARGO_BIN_EXE_ganglion"))
         .args(["doctor", "--json"])

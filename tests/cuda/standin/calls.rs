@@ -1,4 +1,4 @@
-//! What works on the stand-in as on a real driver: copies, kernels, images; and that nothing is left behind.
+//! Copies, kernels and images work on the stand-in as on a real driver, and nothing is left behind.
 
 use super::alone;
 use super::raw::{Bench, capture, cu, empty_brain, event, image, kernel, launch, load, module, name_of};
@@ -12,7 +12,7 @@ fn bytes_round_trip_and_fresh_memory_is_nan() {
     let mut bench = Bench::new(4096);
     assert_eq!(cu!(cuMemcpyDtoHAsync_v2(bench.at(0), bench.device, 1024, bench.low)), 0);
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
-    assert!(bench.page()[..1024].iter().all(|byte| *byte == 0xff), "as f32 or f64 a NaN");
+    assert!(bench.page()[..1024].iter().all(|byte| *byte == 0xff), "a NaN as f32 and as f64");
     for (i, byte) in bench.page().iter_mut().enumerate() {
         *byte = (i % 251) as u8;
     }
@@ -38,10 +38,10 @@ fn our_kernels_run() {
     assert_eq!(launch(sense, 64, table, bench.low), 0);
     assert_eq!(cu!(cuMemcpyDtoHAsync_v2(bench.at(4096), answer, ANSWER, bench.low)), 0);
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
-    // After cycle, prediction, weight, cosine, scores and motors: confidence, then skill.
+    // The confidence follows cycle, prediction, weight, cosine, scores and motors.
     let at = 4096 + 8 + (64 + 3 + 5) * 8 + 2 * 16 * 4;
     let confidence = f32::from_le_bytes(bench.page()[at..at + 4].try_into().expect("four"));
-    // No sensor: the mean error is 0 / 0, and a clamp replaces it with the bound.
+    // Without a sensor the mean error is 0 / 0, and a clamp replaces the NaN with a bound.
     assert!(confidence.is_finite() && (0.0..=1.0).contains(&confidence), "{confidence}");
     assert_eq!((alone.counts().launches, alone.counts().kernels), (1, 1));
 }
@@ -66,7 +66,7 @@ fn freed_objects_are_gone() {
     assert_eq!(alone.counts().retained, 1);
     assert_eq!(cu!(cuDevicePrimaryCtxRelease_v2(0)), 0);
     assert!(alone.counts().is_clean(), "{:?}", alone.counts());
-    assert_eq!(alone.counts().fills, 1, "the ordered work was done before the memory was freed");
+    assert_eq!(alone.counts().fills, 1, "the queued fill was executed before the memory was freed");
 }
 
 #[test]
@@ -85,9 +85,9 @@ fn only_images_for_the_oldest_driver_are_accepted() {
     let mut zero = text.clone();
     zero[100_000] = 0;
     assert_eq!(load(&zero), 218, "a zero byte ends the text");
-    assert_eq!(load(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\0"), 209, "a real one is for another chip");
+    assert_eq!(load(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\0"), 209, "an ELF image is for another chip");
     alone.order("chip=8.9");
-    assert_eq!(load(&text), 0, "PTX goes on any later chip");
+    assert_eq!(load(&text), 0, "PTX runs on any later chip");
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn kernels_must_exist_and_report_their_attributes() {
     let mut most = 0;
     let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
     assert_eq!((cu!(cuFuncGetAttribute(&mut most, attribute, sense)), most), (0, 64));
-    assert_eq!(launch(sense, 96, bench.device, bench.low), 1, "beyond its bound");
+    assert_eq!(launch(sense, 96, bench.device, bench.low), 1, "above its launch bound");
     assert_eq!(launch(sense, 40, bench.device, bench.low), 1, "not whole warps");
     assert_eq!(launch(sense, 64, bench.device, null_mut()), 400, "there is no default stream");
 }

@@ -18,7 +18,7 @@ fn ranges_must_lie_in_allocated_memory() {
     assert_eq!(cu!(cuMemcpyDtoHAsync_v2(here, there - 1, 16, bench.low)), 1);
     assert_eq!(cu!(cuMemcpyDtoDAsync_v2(there + 4090, there, 16, bench.low)), 1);
     assert_eq!(cu!(cuMemsetD8Async(there, 0, 4097, bench.low)), 1);
-    assert_eq!(cu!(cuMemFree_v2(there + 256)), 1, "not at its start");
+    assert_eq!(cu!(cuMemFree_v2(there + 256)), 1, "not the start of an allocation");
     assert_eq!(cu!(cuMemFree_v2(there)), 0);
     assert_eq!(cu!(cuMemsetD8Async(there, 0, 16, bench.low)), 1, "used after it was freed");
     assert_eq!(cu!(cuMemFree_v2(there)), 1, "freed twice");
@@ -35,7 +35,7 @@ fn contexts_and_handles_must_be_alive() {
     let bare = std::thread::spawn(|| cu!(cuCtxSynchronize())).join().expect("no panic");
     assert_eq!(bare, 201, "another thread has no context");
     assert_eq!(cu!(cuDevicePrimaryCtxReset_v2(0)), 0);
-    assert_eq!(cu!(cuEventRecord(old, bench.low)), 709, "current, but destroyed");
+    assert_eq!(cu!(cuEventRecord(old, bench.low)), 709, "the current context is destroyed");
     let mut context = null_mut();
     assert_eq!(cu!(cuDevicePrimaryCtxRetain(&mut context, 0)) + cu!(cuCtxSetCurrent(context)), 0);
     assert_eq!(cu!(cuEventRecord(old, bench.low)), 400, "a stream of the previous context");
@@ -47,10 +47,10 @@ fn a_bad_pointer_table_loses_the_context_until_a_reset() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
     let sense = kernel(module(), c"sense");
-    // Fresh memory as a table: every address in it is a NaN.
+    // Fresh memory as a table: every byte is 0xff, so no address in it is valid.
     assert_eq!(launch(sense, 64, bench.device, bench.low), 0, "it succeeds; the error comes later");
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 700);
-    assert_eq!(cu!(cuMemsetD8Async(bench.device, 0, 16, bench.low)), 700, "and so does everything after");
+    assert_eq!(cu!(cuMemsetD8Async(bench.device, 0, 16, bench.low)), 700, "later calls get the same error");
     let mut address = 0;
     assert_eq!(cu!(cuMemAlloc_v2(&mut address, 16)), 700);
     assert_eq!(cu!(cuDevicePrimaryCtxReset_v2(0)) + cu!(cuDevicePrimaryCtxRelease_v2(0)), 0);
@@ -65,7 +65,7 @@ fn kernel_access_out_of_bounds_is_an_error_not_a_crash() {
     for table in [vec![0_u64; BRAIN / 8], Vec::new()] {
         let mut bench = Bench::new(64 * 1024);
         let sense = kernel(module(), c"sense");
-        // Null pointers everywhere, or valid addresses followed by wild numbers.
+        // All pointers are null, or all point to the table itself, in which the kernel finds wild numbers.
         let bytes: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
         bench.page()[..bytes.len()].copy_from_slice(&bytes);
         if table.is_empty() {
@@ -85,7 +85,7 @@ fn out_of_bounds_kernel_writes_are_detected() {
     let Some(_alone) = alone() else { return };
     let mut bench = Bench::new(64 * 1024);
     let sense = kernel(module(), c"sense");
-    // A complete answer, then one without its last hundred bytes, which include the confidence.
+    // Room for the whole answer, then for all but its last hundred bytes, which include the confidence.
     for (answer, code) in [(64 * 1024 - 768, 0), (64 * 1024 - 668, 719)] {
         let (table, _) = empty_brain(&mut bench, answer);
         assert_eq!(launch(sense, 64, table, bench.low), 0);
@@ -155,7 +155,7 @@ fn a_call_blocks_until_it_is_released() {
             back.store(true, Ordering::Release);
         });
         std::thread::sleep(std::time::Duration::from_millis(20));
-        assert_eq!(cu!(cuStreamQuery(bench.low)), 0, "others continue");
+        assert_eq!(cu!(cuStreamQuery(bench.low)), 0, "other threads continue");
         assert!(!back.load(Ordering::Acquire));
         alone.order("release");
     });

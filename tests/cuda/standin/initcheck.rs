@@ -22,7 +22,7 @@ fn run_checked(tests: &[&str]) -> Option<String> {
         .args(tests)
         .env("LD_LIBRARY_PATH", folder)
         .env("GANGLION_GPU", "1")
-        // A checked cycle takes several times as long.
+        // A cycle with checked reads takes several times as long.
         .env("GANGLION_PATIENCE_S", "60")
         .env(CHILD, "1")
         .output();
@@ -43,7 +43,7 @@ fn initcheck_refuses_reads_of_unwritten_memory() {
         assert_eq!(cu!(cuStreamSynchronize(bench.low)), 719);
         assert_eq!(cu!(cuDevicePrimaryCtxReset_v2(0)) + cu!(cuDevicePrimaryCtxRelease_v2(0)), 0);
     };
-    // A kernel that may read everything, then one whose brain is no longer zeroed.
+    // A kernel for which all memory is written, then one whose table points to memory that is not.
     let mut bench = Bench::new(1 << 20);
     let (table, _) = empty_brain(&mut bench, 1 << 19);
     assert_eq!(launch(kernel(module(), c"sense"), 64, table, bench.low), 0);
@@ -56,7 +56,7 @@ fn initcheck_refuses_reads_of_unwritten_memory() {
     assert_eq!(cu!(cuMemcpyHtoDAsync_v2(table, bench.at(0), BRAIN, bench.low)), 0);
     assert_eq!(launch(kernel(module(), c"sense"), 64, table, bench.low), 0);
     refused(&bench);
-    // Copies to the host that are one byte too long.
+    // Copies the 100 written bytes to the host, then one byte more.
     let bench = Bench::new(4096);
     assert_eq!(cu!(cuMemsetD8Async(bench.device, 0, 100, bench.low)), 0);
     assert_eq!(cu!(cuMemcpyDtoHAsync_v2(bench.at(0), bench.device, 100, bench.low)), 0);

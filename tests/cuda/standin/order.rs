@@ -32,7 +32,8 @@ fn calls_are_asynchronous_and_events_mark_completion() {
     assert!(took >= 0.0 && alone.counts().fills == 1);
 }
 
-/// The value of a byte after two streams wrote it while the device was paused.
+/// Queues a write of the same bytes on each stream while the device is paused, then releases it. Returns the
+/// value that remains. If `parted`, the second stream waits for the first.
 fn last_writer(alone: &super::Alone, bench: &mut Bench, streams: [sys::CUstream; 2], parted: bool) -> u8 {
     let first_done = event();
     alone.order("stall=0");
@@ -65,8 +66,8 @@ fn priority_orders_streams_unless_an_event_overrides_it() {
     assert_eq!(last_writer(&alone, &mut bench, [low, other], true), 1);
 }
 
-/// Captures: the first stream fills, forks to the second, both write, the first joins (or does not) and
-/// copies.
+/// Captures a fork and its join: the first stream fills and forks to the second, both write, the first waits
+/// for the second and copies.
 fn forked(bench: &Bench, done: sys::CUevent) -> sys::CUgraphExec {
     let (fork, join) = (event(), event());
     let (one, two) = (bench.low, bench.high);
@@ -92,7 +93,7 @@ fn captured_forks_are_replayed_in_either_order() {
         let done = event();
         let ready = forked(&bench, done);
         let before = alone.counts();
-        assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0, "nothing of it was executed");
+        assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0, "a capture executes nothing");
         for _ in 0..2 {
             bench.page().fill(9);
             assert_eq!(cu!(cuGraphLaunch(ready, bench.low)), 0);
@@ -119,7 +120,7 @@ fn each_replay_records_the_graphs_events_again() {
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
     alone.order("stall=0");
     assert_eq!(cu!(cuGraphLaunch(ready, bench.low)), 0);
-    assert_eq!(cu!(cuEventQuery(done)), 0, "it only knows the previous one");
+    assert_eq!(cu!(cuEventQuery(done)), 0, "the event still shows the previous replay");
     alone.order("release");
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
 }
@@ -155,7 +156,7 @@ fn forbidden_calls_invalidate_the_capture() {
     assert_eq!(during_capture(&bench, unjoined), (0, 904));
     assert_eq!(cu!(cuEventQuery(inside)), 907, "it was recorded in a capture");
     assert_eq!(during_capture(&bench, || 0), (0, 0), "the stream can capture again");
-    assert_eq!(cu!(cuStreamSynchronize(bench.high)), 0, "and the other one is not captured any more");
+    assert_eq!(cu!(cuStreamSynchronize(bench.high)), 0, "and the other stream is no longer being captured");
 }
 
 #[test]

@@ -15,7 +15,8 @@ macro_rules! cu {
 }
 pub(super) use cu;
 
-/// A context that is current here, with a stream of each priority and some memory on both sides.
+/// A context that is current in this thread, with a stream of each priority, and `bytes` of device memory and
+/// of page-locked host memory.
 pub struct Bench {
     pub device: u64,
     pub host: *mut u8,
@@ -85,7 +86,7 @@ pub fn kernel(module: sys::CUmodule, name: &std::ffi::CStr) -> sys::CUfunction {
     kernel
 }
 
-/// Launches with a table and two words, as all our kernels are launched.
+/// Launches one block with a table and two words, which are the arguments of all our kernels.
 pub fn launch(kernel: sys::CUfunction, block: u32, mut table: u64, stream: sys::CUstream) -> i32 {
     let mut words = [0_u32; 2];
     let mut arguments: [*mut c_void; 2] = [(&raw mut table).cast(), words.as_mut_ptr().cast()];
