@@ -135,7 +135,7 @@ impl Bench {
         self.sight.get_mut().port.send(commands)
     }
 
-    /// Makes the next `count` transfers with `address` fail in this way; `None`: with any address.
+    /// Makes the next `count` transfers (-1: all) with `address` (`None`: with any) fail in this way.
     pub fn fault(&mut self, address: Option<u8>, kind: Fault, argument: i32, count: i32) -> io::Result<()> {
         let address = address.map_or(ANY, u16::from);
         self.send(&[Command::Fault { address, kind, argument, count, skip: 0 }])

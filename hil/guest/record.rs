@@ -230,8 +230,8 @@ impl Record {
     pub fn still_since(&self, from: Instant) -> Option<Instant> {
         since(&self.turns, from)
     }
-    /// The first pulse for a motor after the last failed transfer, or after `from` if that is later. `None`:
-    /// there was none yet, or the motors are stopped again.
+    /// When the first pulse for a motor began after the last failed transfer, or after `from` if that is
+    /// later. `None`: there was none yet, or the motors are stopped again.
     pub fn drives_again(&self, from: Instant) -> Option<Instant> {
         let last = self.failed().last().map_or(from, |failed| failed.at.max(from));
         let drives = |pulse: &&Pulse| pulse.start > last && pulse.counts > 0;

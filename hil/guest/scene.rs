@@ -83,7 +83,7 @@ impl Scene {
     pub fn moves(&self, bench: &Bench) -> io::Result<Instant> {
         let moving = bench.until(bench.now() + MOTION, |record| record.is_moving().then_some(()));
         moving.map(|()| bench.now()).ok_or_else(|| {
-            io::Error::other(format!("nothing moves; the output: {}", tail(&self.runtime.said())))
+            io::Error::other(format!("the robot does not move; the output: {}", tail(&self.runtime.said())))
         })
     }
 

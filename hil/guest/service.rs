@@ -28,7 +28,7 @@ const BOARD: &str = "/etc/ganglion/board.toml";
 const KEPT: &str = "/var/lib/ganglion/brain-3.bin";
 /// The bus that the service's user may open.
 const I2C: &str = "/dev/i2c-1";
-/// Time limit for a restart: the unit's RestartSec, then the runtime's set-up and self-test. Also for motion.
+/// Time limit for a restart (RestartSec, then the runtime's set-up and self-test), and for motion after it.
 const AGAIN: Span = Span::from_millis(20_000);
 /// Time limit for the watchdog to kill a stopped process: more than twice its interval (WatchdogSec).
 const WATCHDOG: Span = Span::from_millis(5_000);

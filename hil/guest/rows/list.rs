@@ -193,7 +193,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "imu-nack-data",
-        "a sensor that does not acknowledge a register number stops the robot",
+        "the robot stops if a sensor does not acknowledge a register number",
         back(Trouble::Transfers(IMU, Fault::NackData, 0), 1500, Limit::Stale("roll"), SENSOR),
         HELD_VALUE,
     ),
@@ -205,7 +205,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "imu-stuck",
-        "a sensor that hangs the bus whenever it is read stops the robot",
+        "the robot stops if a sensor hangs the bus whenever it is read",
         back(Trouble::Transfers(IMU, Fault::Stuck, 0), 3000, Limit::Stale("roll"), BUS),
         HELD_VALUE,
     ),
@@ -452,7 +452,7 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "service-silent",
-        "if its controller never answers, the runtime logs likely reasons and exits with 69; systemd gives up",
+        "a runtime whose controller never answers logs likely reasons and exits with 69; systemd gives up",
         Course::Service(Service::Silent),
         "the runtime waits for ever silently, or is restarted for ever",
     ),

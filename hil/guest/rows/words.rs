@@ -39,7 +39,7 @@ impl Course {
             }
             Course::Service(service) => service.text().into(),
             Course::Soak(seconds) => {
-                format!("{seconds} s: skipped at most 0.1 %, drift at most 0.5 ms, growth at most 256 kB")
+                format!("{seconds} s: skipped at most 0.1 %, drift at most 0.5 ms, memory at most +256 kB")
             }
         }
     }
