@@ -498,7 +498,7 @@ fn only_the_car_drives_back_along_its_path() {
     ] {
         let board = shipped(name).board;
         assert_eq!(board.backing.is_some(), backs, "{name}");
-        // By arming the robot, a person confirms that `start_m` behind it are free: room for the longest retreat.
+        // By arming the robot, a person confirms that `start_m` behind it are free: room to retreat.
         let (Some(backing), Some(motion)) = (board.backing, board.motion) else { continue };
         let retreats = board.reflexes.iter().map(|rule| rule.retreat.as_secs_f64());
         let longest = f64::from(motion.full_speed) * retreats.fold(0.0, f64::max);
