@@ -15,7 +15,7 @@ KERNELS = ROOT / "kernels"
 PTX = KERNELS / "ganglion.ptx"
 TOOLS = ROOT / "target" / "cuda-tools"
 # NVRTC 12.6 writes PTX 8.5, although the kernels need nothing newer than 8.0 (see `OLDEST_PACKAGES`). The assembler of CUDA
-# 12.9 is the oldest that supports all four chips. The library that makes the fatbin is of 12.9 too, so that nothing in the
+# 12.9 is the oldest that supports all four chips. The library that makes the fatbin is also from CUDA 12.9, so that nothing in the
 # fatbin is newer than CUDA 12. The disassembler may be newer, because it only reads; since CUDA 13 it is a package of its own.
 # The hashes are of these versions' files: a changed file is refused.
 PACKAGES = """\

@@ -110,7 +110,7 @@ fn stands(
 ) -> Option<Instant> {
     let cause = bench.until(over, |record| trouble.first_failure(record, begun));
     let Some(cause) = cause else {
-        outcome.fault("the wires do not show a cause");
+        outcome.fault("no failure was recorded on the wires");
         return None;
     };
     let allowed = limit.span(bench.board());

@@ -101,7 +101,7 @@ impl Trouble {
         }
     }
 
-    /// Begins the trouble; returns the time at which it began.
+    /// Injects the fault; returns the time at which it began.
     pub fn begin(self, bench: &mut Bench, scene: &mut Scene) -> io::Result<Instant> {
         let now = bench.now();
         match self {

@@ -98,7 +98,7 @@ pub fn readout(path: &Path) -> Result<Readout, Failure> {
 /// A human-readable duration: `20s`, `1500ms`, `2min`, `1h 30min`.
 pub fn span(text: &str) -> Result<Span, String> {
     // humantime 2.4 panics if the parts' seconds add up to exactly 2^64 - 1 and the nanoseconds carry one
-    // more. The largest duration allowed here, five ten-digit numbers of years, adds up to a tenth of that.
+    // more. The longest text allowed here has room for five ten-digit counts of years, a tenth of that.
     const LONGEST: usize = 64;
     const DIGITS: usize = 10;
     let digits = text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);

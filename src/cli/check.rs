@@ -87,7 +87,7 @@ pub fn failure(path: &Path, error: &BoardError) -> Failure {
     }
 }
 
-/// The failure if a world file cannot be loaded: 77 if permission is missing, otherwise 78.
+/// The failure if a world file cannot be loaded: exit code 77 if permission is denied, otherwise 78.
 pub fn world_failure(path: &Path, error: &WorldError) -> Failure {
     match error {
         WorldError::Unreadable { error: cause, .. } => Failure::file(path, cause),

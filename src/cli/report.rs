@@ -30,9 +30,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Version of the JSON object; raised when a key changes its meaning or is removed.
 const SCHEMA: u32 = 1;
 
-/// A key that stands for all transfer times, which have the same origin.
+/// The key that represents all transfer times, which are all measured or all modelled.
 const WIRES: &str = "end_late_us";
-/// A key that stands for all times of the tick and the field, which have the same origin.
+/// The key that represents all times of the tick and the field, which are all measured or all modelled.
 const TICK: &str = "exec_us";
 
 /// The object.

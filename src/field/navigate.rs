@@ -2,8 +2,8 @@
 //!
 //! [`place_grid`] remembers where obstacles were detected, [`goal_wave`] spreads from the goal around them,
 //! [`heading`] is a decision field that reads the wave's slope, and [`navigator`] turns the field's peak into
-//! a [`Wish`]. [`senses`] runs in the tick, [`goals`] in the field's worker. No code here that runs in a
-//! cycle waits or allocates.
+//! a [`Wish`]. [`senses`] runs in the tick, [`goals`] in the field's worker. Code here
+//! that runs in a cycle neither blocks nor allocates.
 
 pub mod place_grid;
 pub mod goal_wave;

@@ -39,8 +39,8 @@ pub const READOUT_COLUMNS: usize = FEATURES + 1;
 /// Grids for which a read-out has weights: the full one and the half one of the lowest quality level. The
 /// same scene has different features on each.
 pub const READOUT_GRIDS: usize = 2;
-/// Largest weight of a read-out: multiplied by it, the rounding error of a feature in single precision
-/// already changes a motor's score by the order of 1. A larger weight would only amplify rounding.
+/// Largest weight of a read-out. At this weight, the single-precision rounding error of a feature alone
+/// changes a motor's score by about 1; a larger weight would only amplify rounding.
 pub const READOUT_MOST: f32 = 1.0 / f32::EPSILON;
 /// Largest value of an experience, which is a reward or a mean error of numbers within -1..=1.
 pub const WORTH_MOST: f64 = 2.0;

@@ -26,7 +26,7 @@ pub const STAGES: [&str; 6] = ["learn", "evolve", "features", "library", "bank",
 /// Time of each of the [`STAGES`] in one cycle.
 pub type StageTimes = [Span; STAGES.len()];
 
-/// Splits a cycle into its stages.
+/// Measures how long each stage of a cycle takes.
 pub struct StageWatch {
     last: Instant,
     times: StageTimes,

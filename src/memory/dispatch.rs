@@ -80,7 +80,7 @@ impl Dispatcher {
         &self.choice
     }
 
-    /// How many batches ran on which device so far.
+    /// How many batches have run on each device.
     pub fn answered(&self) -> Answered {
         self.answered
     }

@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 
 /// Numbers in a vector: enough for eight meetings per page.
 const NUMBERS: usize = 512;
-/// Two places this far apart have dissimilar vectors: about two lengths of a small car, and so the distance
-/// at which the field begins to sense that the robot approaches a thing.
+/// Places this far apart have dissimilar vectors. It is about twice the length of a small car, and the
+/// distance at which the field begins to sense a thing ahead.
 const SCALE_M: f64 = 0.5;
 /// Half the side of the recorded square around the start: enough for a room. Meetings outside are counted,
 /// not kept.

@@ -197,7 +197,7 @@ impl Store {
     }
 
     /// Compares queries (consecutive rows) with all stored rows: `best[i]` gets the best matches of query i.
-    /// A query without a usable length has cosine 0 with every row.
+    /// A query whose norm is too small or too large for f32 has cosine 0 with every row.
     pub fn nearest(&self, queries: &[f32], best: &mut [Best]) -> Result<(), Fault> {
         self.fits(queries, best.len())?;
         best.iter_mut().for_each(Best::clear);

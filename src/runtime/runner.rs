@@ -186,7 +186,7 @@ fn first_refusal(granted: &[(&'static str, Granted)], plan: &RtPlan) -> Option<R
     })
 }
 
-/// The conditions that end the tick.
+/// The conditions that end the tick thread.
 struct Ends {
     until: Instant,
     /// Set by the caller.

@@ -40,7 +40,7 @@ fn buses_are_found_by_path_or_device() {
 fn rppal_is_refused_off_linux_and_with_a_guard() {
     assert_eq!(generic("bus = { access = \"character-devices\" }"), [""; 0]);
     assert_eq!(generic("bus = { access = \"rppal\" }"), [""; 0]);
-    one("bus = { access = \"rpal\" }", "no interface of the wires is named `rpal`; did you mean `rppal`?");
+    one("bus = { access = \"rpal\" }", "no bus interface is named `rpal`; did you mean `rppal`?");
     let simulated = faults("inherits = \"sim\"\nbus = { access = \"rppal\" }\n");
     assert!(simulated.len() == 1 && simulated[0].contains("bus.access: unknown key"), "{simulated:#?}");
     let guarded = "enable = { line = 4, on_high = true }\nguard = { holds = \"enable\", patience_ms = 100 }";

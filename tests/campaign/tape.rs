@@ -140,7 +140,7 @@ impl Witness for Tape {
 }
 
 impl Reel {
-    /// From `at` on, the currents are `now`: drops later currents that a bus that is ahead has recorded.
+    /// Sets the currents to `now` from `at` on; drops later ones that a bus ahead in time has recorded.
     fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant) {
         if self.currents != now {
             self.currents = now.clone();

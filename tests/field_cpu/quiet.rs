@@ -47,8 +47,8 @@ fn a_cycle_allocates_nothing() {
     }
 }
 
-/// One of three attempts, each with its own engine, must count nothing: the test runner's thread and the
-/// system may add counts now and then, but whatever an engine does it does in every attempt.
+/// At least one of three attempts, each with its own engine, must end with a count of 0: the test runner's
+/// thread and the system may add counts now and then, but what the engine does recurs in every attempt.
 pub fn quiet_once(what: &str, mut attempt: impl FnMut() -> u64) {
     let mut counts = Vec::new();
     while counts.len() < 3 && counts.last().is_none_or(|count| *count > 0) {

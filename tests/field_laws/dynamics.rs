@@ -132,7 +132,7 @@ pub fn one_cycle_from_rest_matches_the_formula<E: Judged>() {
     }
 }
 
-/// Small cosine waves that fit the zero-flux cube are the kernel's eigenmodes: each fades by its own factor.
+/// Small cosine waves that fit the zero-flux cube are the kernel's eigenmodes: each decays by its own factor.
 pub fn a_cosine_mode_fades_by_its_own_factor<E: Judged>() {
     let mut plan = plan(1);
     plan.params.gain = 0.0;

@@ -16,7 +16,7 @@ mod sync;
 #[path = "../../src/base/time.rs"]
 mod time;
 
-// Under the names by which the files refer to each other.
+// Re-exports the modules under the paths by which the included files refer to each other.
 mod base {
     pub(crate) use crate::time;
     pub(crate) mod plan {

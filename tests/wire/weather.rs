@@ -33,7 +33,7 @@ fn on_a_bad_network_answers_arrive_unchanged_and_once() {
             while let Some(heard) = runtime.recv(Span::from_millis(2)) {
                 let TetherMessage::Answer(answer) = heard else { continue };
                 check(&answer);
-                assert!(answer.cycle < cycle, "nobody asked for {}", answer.cycle);
+                assert!(answer.cycle < cycle, "{} was not requested", answer.cycle);
                 if answer.cycle >= first {
                     answers += 1;
                     newest = newest.max(answer.cycle);

@@ -231,7 +231,7 @@ pub const ROWS: &[Row] = &[
         "imu-all-ones",
         "a read of all ones means a dead wire",
         back(Trouble::Transfers(IMU, Fault::AllOnes, 0), 1500, Limit::Stale("roll"), LEAN),
-        "0xffff is taken for level",
+        "0xffff is accepted as level",
     ),
     row(
         "imu-frozen",

@@ -47,10 +47,10 @@ pub enum BusPlan {
     Log,
 }
 
-/// One I2C bus. Each has its own thread.
+/// One I2C bus. Each has its own thread; the motors are on the first bus of a board.
 #[derive(Clone, Debug, PartialEq)]
 pub struct I2cPlan {
-    /// Name, unique on the board; the motors are on the first bus.
+    /// Name, unique on the board.
     pub name: String,
     /// Where the bus is; not used by the simulator.
     pub node: I2cNode,

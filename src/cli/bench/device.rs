@@ -12,7 +12,7 @@ use crate::field::cuda::DeviceFacts;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// The JSON keys beyond those of every engine.
+/// The JSON keys that only a GPU engine reports.
 #[derive(Debug, Serialize)]
 pub(super) struct DeviceReport {
     /// The CPU emulates the GPU, so no figure is a measurement.

@@ -95,7 +95,7 @@ pub(super) fn finish(site: &Site, proposal: &Proposal, package: &Package) -> Res
     }
     load_i2c_dev(site, loaded);
     if !site.is_here {
-        say!("\nThis is not the machine itself: nothing was tested or started.");
+        say!("\nWith --root this is not the running system: nothing was tested or started.");
         return Ok(State::Ready);
     }
     if site.programs.run("systemctl", &["is-active", "--quiet", "ganglion.service"]).is_ok() {

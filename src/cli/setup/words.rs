@@ -108,11 +108,13 @@ pub(super) fn note(note: &Note) -> String {
                              start it"
                 .to_string()
         }
-        Note::Nobody => format!(
+        Note::NoUser => format!(
             "no user is added to the group {GROUP}, whose members may arm the robot: run setup with sudo as the user who \
              will arm it, or run 'sudo usermod -aG {GROUP} NAME'"
         ),
-        Note::Kept(path) => format!("{} has other content: it stays unchanged", path.display()),
+        Note::Kept(path) => {
+            format!("{} already exists with other content, so it is left unchanged", path.display())
+        }
         Note::Missing(path) => format!("{} is missing, so changes that need it are left out", path.display()),
         Note::NoWatchdog => {
             "this machine has no hardware watchdog (/dev/watchdog): --watchdog does nothing".to_string()

@@ -47,7 +47,7 @@ pub enum NoBoard {
     Unsound(PathBuf, BoardError),
     /// The board is for another computer.
     OtherMachine(String, Mismatch),
-    /// The board is for another HAT, or no board is for the HAT that was found.
+    /// The board is for another HAT, or there is no board for the HAT that was found.
     OtherHat(String, WrongHat),
     /// The board has no real bus.
     Log(String),

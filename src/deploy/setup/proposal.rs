@@ -52,7 +52,7 @@ pub enum Note {
     /// The board arms the robot by itself.
     ArmsItself,
     /// No user is known who could be added to the group.
-    Nobody,
+    NoUser,
     /// A file stays although its content differs from what setup would write.
     Kept(PathBuf),
     /// A file that setup needs is missing.
@@ -252,7 +252,7 @@ impl Plan<'_> {
             return Err(NoProposal::NoGroup);
         }
         if user == "root" {
-            self.notes.push(Note::Nobody);
+            self.notes.push(Note::NoUser);
             return Ok(());
         }
         if groups_of(self.root, user).iter().any(|group| group == GROUP) {
@@ -323,12 +323,12 @@ impl Plan<'_> {
             (false, true) | (true, false) => {}
         }
         if board.guard.is_some() {
-            self.enable(GUARD, "the guard starts with the machine")?;
+            self.enable(GUARD, "the guard starts at boot")?;
         }
         if text(self.root, "sys/power/state").is_some_and(|states| !states.is_empty()) {
             self.enable(SLEEP, "this machine can sleep: the unit stops the motors before that")?;
         }
-        self.enable(RUNTIME, "the robot starts with the machine, disarmed")
+        self.enable(RUNTIME, "the robot starts at boot, disarmed")
     }
 
     /// Adds the links that `systemctl enable` would make for a unit.

@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 const YOUNG_S: f64 = 600.0;
 /// A version that has run without interruption for this long, in seconds, has settled.
 const SETTLED_S: f64 = 3600.0;
-/// Early deaths in a row after which the robot goes back; equal to the unit's `StartLimitBurst=`, after which
-/// systemd gives up.
+/// Early deaths in a row after which the robot rolls back; equal to the unit's `StartLimitBurst=`, after
+/// which systemd gives up.
 pub const LIMIT: u32 = 5;
 /// Longest file, in bytes.
 const LONGEST: u64 = 4 << 10;

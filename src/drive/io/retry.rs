@@ -15,8 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Pauses before the first and the second retry: for a device that is busy for a moment, and for a brush
 /// spark. Two retries with their pauses take less time than a poll of the slowest chip.
 const PAUSES: [Span; 2] = [Span::from_micros(100), Span::from_micros(300)];
-/// A wait is divided into pieces of this length, each followed by a check for work that goes first: the wire
-/// time of a three-byte frame at 400 kHz.
+/// A wait is divided into pieces of this length, the wire time of a three-byte frame at 400 kHz. Each is
+/// followed by a check for work of higher priority.
 const PIECE: Span = Span::from_micros(100);
 
 /// Number of retries for `fault`. If `fragile`, the chip loses its place in its frames when a transfer breaks

@@ -156,7 +156,7 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// The next record of the file; `None` at the end. Fails if the metadata name another format, or if the
+    /// The next record of the file; `None` at the end. Fails if the metadata state another format, or if the
     /// file ends without the metadata of a run.
     pub(super) fn next_record(&mut self) -> Result<Option<Record<'static>>, ReadError> {
         while self.end.is_none() {

@@ -65,7 +65,7 @@ pub enum State {
     GivenUp(Reason),
 }
 
-/// Why the robot does not go on for now.
+/// Why the robot does not move towards its goal at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Because {

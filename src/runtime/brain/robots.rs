@@ -256,7 +256,7 @@ impl Robots {
         self.limits.state.as_deref().map(|folder| snapshot_in(folder, name))
     }
 
-    /// Accepts the bytes of a request of robot `id`.
+    /// Handles an encoded request from robot `id`.
     pub fn receive(&mut self, id: RobotId, bytes: &[u8], now: Instant) -> Arrival {
         let Some(robot) = self.robots.get_mut(&id) else { return Arrival::Dropped };
         robot.last_seen = now;

@@ -26,7 +26,7 @@ const PADS: [(&str, u32); 13] = [
     ("PY.02", 0x0243_D048),
 ];
 
-/// Whether the pad of the driven line `name` drives its pin. `None`: the kernel does not show it, or `name`
+/// Whether the pad of the output line `name` is enabled. `None`: the kernel does not show it, or `name`
 /// is not a port and number.
 pub fn lets_out(root: &Path, name: &str) -> Option<bool> {
     // `PQ.06` matches the end of `soc_gpio33_pq6`.

@@ -119,7 +119,7 @@ impl Finder {
 impl Lookup {
     fn start(target: String) -> io::Result<Lookup> {
         let (start, started) = sync_channel(1);
-        // At most this many lookups finish before their results are taken.
+        // Holds two results that have not been taken yet; further ones are dropped.
         let (result, found) = sync_channel(2);
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let signal = event.try_clone()?;

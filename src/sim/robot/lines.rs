@@ -89,7 +89,7 @@ impl Robot {
         self.watches.push(Watch { lines, edges: heapless::Deque::new(), seen: now });
         self.watches.len() - 1
     }
-    /// Starts a new watch on every echo; returns its number.
+    /// Starts one watch on all echo lines; returns its number.
     pub fn watch_echoes(&mut self, now: Instant) -> usize {
         self.watch(self.wiring.echoes().collect(), now)
     }

@@ -151,8 +151,8 @@ impl Watch {
         self.fault.compare_exchange(error, error | SPENT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the context is lost by injection: from the first call under the fault until another context is
-    /// opened.
+    /// Whether an injected fault has made the context lost: from the first call during the fault until
+    /// another context is opened.
     pub(super) fn is_lost(&self) -> bool {
         if self.injected() == Some(GpuFault::Lost) {
             self.lost.store(true, Ordering::Release);

@@ -211,7 +211,7 @@ fn end_sleeps_on_time() -> Result<(), Errno> {
     rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN))
 }
 
-/// What the calling thread has, without requesting anything.
+/// What the calling thread already has; requests nothing.
 pub fn look(role: Role) -> Granted {
     let (policy, priority) = scheduling();
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();

@@ -40,7 +40,7 @@ pub struct Authority {
     /// may or may not be armed, and does not count as disarmed.
     has_moved: bool,
     forced_since: Option<Instant>,
-    /// Since when nothing has forced a stop.
+    /// The time from which nothing has forced a stop.
     free_since: Option<Instant>,
 }
 

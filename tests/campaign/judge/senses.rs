@@ -205,7 +205,7 @@ impl Senses {
         self.retreats.observe(sensor, value, at, facts);
         self.staled[usize::from(!required)] |= stale && (required || ruled);
         let ages = facts.board.sensors[sensor].worst_per_s != 0.0;
-        // An aging value may have passed the limit long before a reading does.
+        // With `worst_per_s`, the worst case of an old value may pass the limit long before a reading does.
         let since = if ages { Instant::ZERO } else { at };
         let mut tripped = None;
         for watched in self.rules.iter_mut().filter(|watched| watched.rule.channel == sensor) {

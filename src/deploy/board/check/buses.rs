@@ -98,10 +98,7 @@ fn driver(section: &Section<'_>) -> Option<OwnTime> {
 /// How lines and buses are accessed. If the key is missing, it is not part of the board's digest.
 fn access(section: &Section<'_>) -> Access {
     let known = [("character-devices", Access::CharacterDevices), ("rppal", Access::Rppal)];
-    section
-        .choice("access", "interface of the wires", &known)
-        .optional()
-        .map_or_else(Access::default, |(_, a)| a)
+    section.choice("access", "bus interface", &known).optional().map_or_else(Access::default, |(_, a)| a)
 }
 
 /// Where the bus is: a path, or part of the adapter's device name.

@@ -38,7 +38,7 @@ const STRAIGHT: f32 = 0.3;
 const ROOM_BEHIND: f32 = 0.125;
 /// It goes forwards again if an arc brings it within this many radians of the direction ...
 const NEAR_ENOUGH: f32 = 0.5;
-/// ... and has more than this much room, metres.
+/// ... and only if that arc is free for more than this distance, metres.
 const ROOM_AGAIN: f32 = 0.275;
 /// It drives forwards for at least this long before it backs up, seconds.
 const FORWARDS_FOR: f64 = 0.4;
@@ -133,7 +133,7 @@ pub(super) struct Steering {
     /// The side to which it turns sharply, to the left if positive.
     side: f32,
     turns_on_spot: bool,
-    /// Seconds since it changed between forwards and backwards.
+    /// Seconds since it last changed between forwards and backwards.
     since: f64,
 }
 

@@ -128,7 +128,7 @@ struct Permitted {
     rested: Instant,
 }
 
-/// The process that may rebind: it carries out requests.
+/// The privileged process: it rebinds adapters' drivers at the runtime's request.
 pub struct Rebinder {
     root: PathBuf,
     adapters: Vec<Permitted>,
