@@ -20,25 +20,25 @@ use ganglion::field::shape::{CONTEXT, READOUT_COLUMNS};
 use ganglion::field::{Failure, FieldEngine, FieldInput, FieldOutput, Inspect, Metrics, RefusedInput};
 use std::any::Any;
 
-/// An engine under test: its functions, in f64 whatever it computes with.
+/// The functions of an engine under test, in f64, whatever precision the engine computes in.
 pub trait Judged {
-    /// Relative rounding of one operation, with a margin for the few hundred that add up in one cell.
+    /// Relative rounding error of one operation, with a margin for the few hundred that add up in one cell.
     const ROUNDING: f64;
-    /// Cycles of a test that stands for "for ever" with this engine, in daily use and in full.
+    /// Number of cycles that stands for "for ever" in tests of this engine: in daily use, and in full.
     const FOR_EVER: (u64, u64);
     /// The requested number.
     fn for_ever() -> u64 {
         or_in_full(Self::FOR_EVER.0, Self::FOR_EVER.1)
     }
-    /// Seeds of the runs behind the laws of prediction, each a minute of the field.
+    /// Seeds of the runs that test the laws of prediction; each run simulates 40 s.
     const SEEDS: &'static [u64] = &[1, 2, 3];
     /// The requested seeds.
     fn seeds() -> &'static [u64] {
         Self::SEEDS
     }
-    /// How much work a law requires of this engine: by default `whole`. The emulated device, a hundred times
-    /// slower, does `some` in daily use; besides the laws it is compared with the reference cycle by cycle
-    /// (`cuda::engine`).
+    /// How much work a law requires of this engine: by default `whole`. The emulated device, which is a
+    /// hundred times slower, does `some` in daily use; `cuda::engine` also compares it with the reference
+    /// cycle by cycle.
     fn share(whole: u64, _some: u64) -> u64 {
         whole
     }
@@ -123,9 +123,9 @@ impl Judged for ReferenceEngine {
 
 impl Judged for CpuEngine {
     const ROUNDING: f64 = 1e-7;
-    // The full form takes some fifteen seconds of one core; the bound itself is a clamp, tested at its ends
-    // next to the loop. Half of the short form is 1,200 s: a value that doubles each second exceeds f64 by
-    // then.
+    // The full form takes about fifteen seconds on one core; the bound itself is a clamp, whose ends are
+    // tested next to the loop. Half of the short form is 1,200 s: a value that doubles every second overflows
+    // f64 by then.
     const FOR_EVER: (u64, u64) = (48_000, 100_000);
     fn new(plan: &FieldPlan) -> Self {
         CpuEngine::new(plan)
@@ -183,8 +183,8 @@ impl Judged for CpuEngine {
 struct Packed(CpuEngine);
 
 impl Judged for Packed {
-    // Half a unit of eleven bits is 2.4e-4 for one cell, and two or three of them add up in it: 64 times this
-    // constant is 6.4e-4.
+    // Rounding to a half (eleven significant bits) changes a cell by at most 2.4e-4, and two or three such
+    // errors add up in a cell. The tests allow 64 times this constant, 6.4e-4.
     const ROUNDING: f64 = 1e-5;
     const FOR_EVER: (u64, u64) = (8_000, 20_000);
     fn new(plan: &FieldPlan) -> Self {
@@ -234,15 +234,15 @@ impl Judged for Packed {
     }
 }
 
-/// The CUDA engine, on the stand-in for the driver or on a GPU.
+/// The CUDA engine, on the stand-in for the CUDA driver or on a GPU.
 struct OnDevice(CudaEngine);
 
 impl Judged for OnDevice {
-    // Fused products and a quotient of two units in the last place, in addition to the CPU engine's
-    // roundings.
+    // In addition to the CPU engine's rounding errors: fused multiply-adds, and a division that is accurate
+    // to two units in the last place.
     const ROUNDING: f64 = 2e-7;
-    // A cycle takes eight milliseconds on the stand-in; the laws that need this number never run in their
-    // short form.
+    // A cycle takes eight milliseconds on the stand-in. The laws that use this number run only in the long
+    // tests with this engine, so both forms are equal.
     const FOR_EVER: (u64, u64) = (300, 300);
     const SEEDS: &'static [u64] = &[1];
     fn share(whole: u64, some: u64) -> u64 {
@@ -368,8 +368,8 @@ fn random_readout<E: Judged>(engine: &mut E, seed: u64, size: f64) -> Vec<f32> {
     (0..MOTORS).flat_map(row).collect()
 }
 
-/// Tests one engine against every law. Laws that need many cycles get this attribute, if one is given; the
-/// last law, which needs smaller steps than a half has, is tested only on request.
+/// Tests one engine against every law. Laws that need many cycles get the attribute `$long`, if one is given.
+/// A law that needs a finer resolution than a half has is tested only for engines that name it in `$also`.
 macro_rules! laws {
     ($name:ident, $(#[$long:meta])? $engine:ty $(, $also:ident)?) => {
         mod $name {
@@ -418,10 +418,11 @@ macro_rules! laws {
 
 laws!(reference, ReferenceEngine, with_bias_each_channel_fades_by_its_own_slope);
 laws!(cpu, CpuEngine, with_bias_each_channel_fades_by_its_own_slope);
-// Half precision skips the law of slopes about a bias: that law moves a field by 1e-3 about values up to
-// 0.95, where halves are 5e-4 apart, and checks the quotient of two such steps to within a tenth.
+// Half precision skips the law of slopes with a bias: that law displaces a field by 1e-3 from values up to
+// 0.95, where adjacent halves are 5e-4 apart, and checks a half-life from such a displacement to within 10 %.
 laws!(half, Packed);
-// Emulated, a cycle takes a hundred times as long; in daily use `cuda::engine` compares it cycle by cycle.
+// On the emulated device a cycle takes a hundred times as long. In daily use, `cuda::engine` compares this
+// engine with the reference cycle by cycle instead.
 laws!(
     cuda,
     #[ignore = "long: scripts/long-tests"]

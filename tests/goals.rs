@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// Longer than a simulated robot takes for a metre, however busy the machine is.
+/// Longer than a simulated robot takes to drive a metre, however busy the machine is.
 const SOON: Duration = Duration::from_secs(120);
 
 fn report(arguments: &[&str]) -> Value {
@@ -21,7 +21,7 @@ fn distance(goal: &Value) -> f64 {
     (number("at", 0) - number("goal", 0)).hypot(number("at", 1) - number("goal", 1))
 }
 
-/// A robot with a ring of rangers, in a room, that runs until it is told to stop.
+/// A robot with a ring of range sensors that drives in a simulated room until it is told to stop.
 struct Robot {
     folder: PathBuf,
     running: Running,
@@ -33,7 +33,7 @@ impl Robot {
         Robot::start_with(name, "", "")
     }
 
-    /// A robot with `more` in its board file, and `things` in its room.
+    /// A robot with the lines `more` in its board file, and `things` in its world file.
     fn start_with(name: &str, more: &str, things: &str) -> Robot {
         let world = World::new(name, things);
         let folder = std::env::temp_dir().join(format!("ganglion-goals-{name}-{}", std::process::id()));
@@ -69,12 +69,12 @@ impl Robot {
 
 impl Drop for Robot {
     fn drop(&mut self) {
-        self.running = Running::none(); // ends it before its folder is deleted
+        self.running = Running::none(); // ends the robot before its folder is deleted
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// A file with a room of 6 x 4 m, with `more` in it. The robot starts 1 m from one end.
+/// A world file: a room of 6 x 4 m, in which the robot starts 1 m from one end.
 struct World(PathBuf);
 
 impl World {
@@ -158,7 +158,7 @@ fn a_goal_outlasts_a_lost_engine() {
     let lost = world.run(&[&run[..], &["--fault", "field-panic@2+1"]].concat());
     assert_eq!((lost["goal"]["state"].as_str(), &lost["contacts"]), (Some("arrived"), &0.into()), "{lost}");
     assert!(lost["field"]["unanswered"].as_u64() > Some(40), "the engine was lost: {lost}");
-    // Without an engine there is no request, and so no motion.
+    // Without an engine no motion is requested, so the robot stands still.
     let gone = world.run(&[&run[..], &["--fault", "field-panic@2+20"]].concat());
     assert_eq!(gone["field_state"], "retired", "{gone}");
     assert!(gone["distance_m"].as_f64() < Some(1.5), "{gone}");
@@ -189,7 +189,7 @@ fn a_running_robot_obeys_orders_only_while_it_is_armed() {
 
     assert_eq!(robot.ask(&["go", "home"]).status.code(), Some(0));
     assert_eq!(robot.ask(&["disarm"]).status.code(), Some(0));
-    let cancelled = robot.once("the order is cancelled", |status| status["goal"]["goal"].is_null());
+    let cancelled = robot.once("the goal is cancelled", |status| status["goal"]["goal"].is_null());
     assert_eq!(cancelled["goal"]["state"], "idle", "{cancelled}");
     let refused = robot.ask(&["go", "home"]);
     assert_eq!(refused.status.code(), Some(75), "{}", out(&refused));
@@ -199,7 +199,7 @@ fn a_running_robot_obeys_orders_only_while_it_is_armed() {
     let armed = robot.once("armed again", |status| status["mode"] == "armed");
     assert!(armed["goal"]["goal"].is_null(), "the old goal stays cancelled: {armed}");
     assert_eq!(robot.ask(&["go", "stop"]).status.code(), Some(0));
-    robot.once("it stands", |status| {
+    robot.once("the motors stop", |status| {
         let motors = status["motors"].as_array().cloned().unwrap_or_default();
         !motors.is_empty() && motors.iter().all(|motor| motor["command"] == 0.0)
     });
@@ -230,7 +230,7 @@ fn a_robot_goes_back_to_what_it_has_met_by_name() {
         assert_eq!(ended.status.code(), Some(0), "{place}: {}{}", out(&ended), err(&ended));
         serde_json::from_str::<Value>(out(&ended).trim()).expect("an object")
     };
-    // It stands 1 m from one wall and 1.6 m from another, which it meets on the way.
+    // The robot starts 1 m from one wall and 1.6 m from another, which it meets on the way.
     go("1.1,0");
     robot.once("the wall is met", |status| {
         status["map"]["things"].as_array().into_iter().flatten().any(|thing| thing["was_at"].is_array())
@@ -239,7 +239,7 @@ fn a_robot_goes_back_to_what_it_has_met_by_name() {
     let there = go("wall");
     assert_eq!(there["state"], "arrived", "{there}");
     let [ahead, left] = [0, 1].map(|axis| there["goal"][axis].as_f64().expect("metres"));
-    // It cannot stand in the wall itself: it stops 0.4 m short of it, by dead reckoning.
+    // The robot cannot stand in the wall itself: it stops 0.4 m short of it, by dead reckoning.
     assert!((ahead - 1.2).abs() < 0.25 && left.abs() < 0.25, "{there}");
 }
 

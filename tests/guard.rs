@@ -1,5 +1,5 @@
-//! The whole guard: a server on real sockets with a line that records its levels, and the built program
-//! together with the runtime, killed, paused and restarted.
+//! The whole guard: a server on real sockets with a line that records its levels; and the built program, run
+//! together with the runtime, where either is killed, paused and restarted.
 
 mod callers;
 mod flood;

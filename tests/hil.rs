@@ -1,5 +1,5 @@
-//! The bench of `ganglion hil`, run against the simulated robot: two loops of "wire" around it, the real
-//! runtime between them, in real time. Counts answers; does not assert how long they took.
+//! The bench of `ganglion hil`, run against the simulated robot: two simulated loop-back wires around it and
+//! the real runtime between them, in real time. Counts the responses, but does not assert how long they took.
 
 use ganglion::base::fault::BusFault;
 use ganglion::base::plan::{Board, Line};
@@ -44,7 +44,7 @@ impl Wire {
     }
 }
 
-/// The simulated robot with the bench's two wires; each may be missing.
+/// The simulated robot with the bench's two wires, either of which may be missing.
 struct Looped {
     plant: Plant,
     sensor: Arc<Wire>,
@@ -89,7 +89,7 @@ impl Hardware for Looped {
     }
 }
 
-/// The motors' bus: after each transfer the response shows whether the motors have a pulse.
+/// The motors' bus: after each transfer, the response line shows whether the motors are driven.
 struct LoopedI2c {
     inner: Box<dyn I2c>,
     plant: Plant,
@@ -106,7 +106,7 @@ impl I2c for LoopedI2c {
     }
 }
 
-/// Stimulus and sensor, or stimulus and response.
+/// The bench's lines: it drives the stimulus and watches either the sensor line or the response line.
 struct LoopedGpio {
     sensor: Arc<Wire>,
     watched: Arc<Wire>,
@@ -157,6 +157,6 @@ fn a_missing_wire_is_named() {
     parallel::map(2, &cases, |&(first, second, expected)| match measure(first, second) {
         Err(HilError::Loop(fault)) => assert_eq!(fault, expected),
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("figures without a wire"),
+        Ok(_) => panic!("measured figures although a wire is missing"),
     });
 }

@@ -1,8 +1,8 @@
-//! Malicious bytes from outside, for every way in: valid ones are accepted, broken ones are refused, and
-//! inputs that once broke the program no longer do. The fuzzer (`scripts/fuzz`) looks for more.
+//! Malicious bytes from outside, for every entry point: valid inputs are accepted, broken ones are refused,
+//! and inputs that once broke the program no longer do. The fuzzer (`scripts/fuzz`) looks for more.
 //!
-//! An input that broke something is kept in `tests/hostile/found/WAY-IN/`, under a name that says what it
-//! did.
+//! An input that broke something is kept in `tests/hostile/found/ENTRY-POINT/`, under a name that says what
+//! it did.
 
 pub(crate) mod ways;
 
@@ -10,7 +10,7 @@ use ganglion::base::seed::{Stream, bits};
 use std::path::Path;
 use ways::{Form, WAYS_IN, WayIn, payload_of, signed};
 
-/// Mutated inputs per way in; `scripts/full-check` runs twenty times as many, guided by coverage.
+/// Mutated inputs per entry point; `scripts/full-check` runs twenty times as many, guided by coverage.
 const MUTANTS: u64 = 1000;
 
 #[test]
@@ -37,7 +37,7 @@ fn inputs_that_once_broke_the_program_no_longer_do() {
     let strangers = std::fs::read_dir("tests/hostile/found").into_iter().flatten().flatten();
     for entry in strangers {
         let name = entry.file_name();
-        assert!(WAYS_IN.iter().any(|way| *way.name == *name), "{name:?} is not a way in");
+        assert!(WAYS_IN.iter().any(|way| *way.name == *name), "{name:?} is not an entry point");
     }
 }
 
@@ -46,14 +46,14 @@ fn mutated_inputs_are_accepted_or_refused_without_a_crash() {
     for way in &WAYS_IN {
         let seeds = (way.seeds)();
         let taken = (0..MUTANTS).filter(|number| (way.take)(&mutant(way, &seeds, *number))).count();
-        // Most changes are detected; if all of them or none were, the changes would not reach the code under
+        // Most mutants are refused. If all of them or none were, the mutations would not reach the code under
         // test.
-        assert!((1..MUTANTS as usize).contains(&taken), "{}: {taken} of {MUTANTS} taken", way.name);
+        assert!((1..MUTANTS as usize).contains(&taken), "{}: {taken} of {MUTANTS} accepted", way.name);
     }
 }
 
-/// One to eight bytes of a seed changed, left out or doubled; in a container, bytes of its payload, with a
-/// new digest.
+/// A seed with one to eight mutations: a byte changed, removed or doubled, or the rest cut off. In a
+/// container they change the payload, and the digest is recomputed.
 fn mutant(way: &WayIn, seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
     let draw =
         |of: u64, below: usize| (bits(1, Stream::Stimulus, number * 64 + of) % below.max(1) as u64) as usize;

@@ -1,5 +1,5 @@
-//! Learning from logs: a rule is learned and survives being saved, another board refuses it, equal inputs
-//! give equal bytes, and on a real robot's log most decisions of unseen time are right.
+//! Learning from logs: a rule is learned and survives saving and loading, unusable input is refused, equal
+//! inputs give equal bytes, and on a real robot's log most decisions on held-out data are right.
 
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, EngineKind, QualityLevel};
@@ -123,7 +123,7 @@ fn a_rule_is_learned_saved_loaded_and_decides() {
     let watch = |stage, done, of| heard.push((stage, done, of));
     let (readout, validation) = learn(&board, engine.as_mut(), &log, "what", watch).unwrap();
     let accuracy = validation.best().total().accuracy().unwrap();
-    assert!(accuracy > 0.93, "on blocks not learned from: {accuracy}");
+    assert!(accuracy > 0.93, "on held-out blocks: {accuracy}");
     assert_eq!(heard.iter().filter(|(stage, ..)| *stage == Stage::Observe).count(), 1500);
     assert!(matches!(heard.last(), Some((Stage::Fit, done, of)) if done == of));
     assert_eq!(readout.heading(), Some("what"));
@@ -137,7 +137,7 @@ fn a_rule_is_learned_saved_loaded_and_decides() {
     assert_eq!(loaded, readout);
     loaded.check(&board).unwrap();
 
-    // A fresh engine with the loaded weights, on rows with another seed.
+    // A fresh engine with the loaded weights, on inputs that were not in the log.
     let mut engine = engine::build(&board.field);
     assert!(engine.set_readout(loaded.weights()));
     let mut right = 0;
@@ -187,8 +187,8 @@ fn both_engines_learn_the_same_decisions() {
         let row = &readout.weights()[..FEATURES];
         row.iter().zip(features).map(|(w, f)| f64::from(*w) * f64::from(*f)).sum::<f64>()
     };
-    // Right decisions are fitted to 1, wrong ones to 0. Rounding to f32 changes a feature by about 1e-6, and
-    // least squares amplify that as far as the ridge allows: without a ridge, to tens.
+    // The targets are 1 for the right decision and 0 for wrong ones. Rounding to f32 changes a feature by
+    // about 1e-6, and least squares amplifies that as far as the ridge penalty allows: without one, to tens.
     for features in seen.features.chunks_exact(FEATURES) {
         let apart = score(of_cpu, features) - score(&of_reference, features);
         assert!(apart.abs() < 0.1, "scores are {apart} apart");
@@ -353,8 +353,8 @@ fn learn_refuses_unusable_input_and_leaves_no_file() {
 /// The log of a SCITOS G5 (tests/data/README.md).
 const REAL_LOG: &str = "tests/data/scitos-g5/sensor_readings_24_first_3_laps.csv";
 
-/// Right decisions on each lap of the real log, with a read-out learned from the other laps, by `board` with
-/// `seed`.
+/// Accuracy on each lap of the real log with a read-out learned from the other laps, for `board` with field
+/// seed `seed`.
 fn unseen_laps(board: &str, seed: u64) -> Vec<f64> {
     let mut board = ganglion::deploy::board::built_in(board).unwrap().unwrap().board;
     board.field.seed = seed;
@@ -382,7 +382,8 @@ fn the_real_log_is_read_completely() {
     assert_eq!(labels.map(count), [1651, 1569, 221, 651]);
 }
 
-/// The mean of three laps must reach this, whatever the seed; docs/measurements.md has the measured values.
+/// The mean accuracy of three laps must reach this with each seed; docs/measurements.md has the measured
+/// values.
 const LEAST_WITH_ARCS: f64 = 0.96;
 const LEAST_OF_RING: f64 = 0.93;
 

@@ -1,4 +1,4 @@
-//! `ganglion live`: a viewer sees a running robot, and is told when it ends.
+//! `ganglion live`: a viewer sees a running robot, and is told when the robot ends.
 
 use crate::cli::{self, Running, output};
 use ganglion::drive::record::{Facts, Topic};
@@ -73,7 +73,7 @@ fn a_viewer_sees_a_running_robot_and_hears_of_its_end() {
     let mut next = |id: u32, topic: &str, is_it: &dyn Fn(&Value) -> bool| {
         let subscriptions = json!([{"id": id, "channelId": channel(topic)["id"]}]);
         let subscribe = json!({"op": "subscribe", "subscriptions": subscriptions});
-        client.send(Message::text(subscribe.to_string())).expect("it takes it");
+        client.send(Message::text(subscribe.to_string())).expect("a subscription is sent");
         loop {
             let Message::Binary(bytes) = client.read().expect("a message") else { continue };
             let message: Value = serde_json::from_slice(&bytes[13..]).expect("JSON");
@@ -145,7 +145,7 @@ fn the_viewers_layout_names_only_what_there_is() {
     assert!(paths > 5, "{paths}");
 }
 
-/// The panels of a layout, which is a panel or is split in two.
+/// Lists the panels of a layout. A layout is a panel, or is split into two layouts.
 fn list_panels<'a>(layout: &'a Value, into: &mut Vec<&'a str>) {
     match layout {
         Value::String(panel) => into.push(panel),

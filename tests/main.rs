@@ -3,13 +3,13 @@
 
 /// The counting allocator, which shows what a piece of work allocates.
 mod allocation;
-/// How long the tests run: short in daily use, in full if the environment asks for it.
+/// How long the tests run: short in daily use, in full if GANGLION_LONG is 1.
 mod long;
 
 /// Tests that lack data or a tool are counted and named; they do not pass.
 mod skips;
 
-/// Several buses, and stops that overtake everything else, on the simulated robot.
+/// Several buses on the simulated robot, and stops that overtake every other transfer.
 mod bus;
 
 /// The CPU engine agrees with the reference within rounding, on any number of threads, and allocates nothing.
@@ -22,10 +22,9 @@ mod field_laws;
 mod slices;
 /// Decision fields behave as in the literature and reproduce its numbers.
 mod decision_field;
-/// The navigator in closed loop: dead ends, two gaps, a goal that cannot be reached.
 /// A brain in a file: complete, or refused with the reason; saved by a running robot and restored.
 mod snapshot;
-/// Read-outs are learned from logs, judged on time not learned from, saved completely and refused elsewhere.
+/// Read-outs are learned from logs, judged on held-out time, saved completely, and refused by other boards.
 mod learn;
 /// Holographic memory: its algebra and capacity, the same bits everywhere, files complete or refused.
 mod memory;
@@ -36,15 +35,16 @@ mod executor;
 mod tick;
 /// A robot that arms by itself does so only after a clean end.
 mod restart;
-/// The status of a running robot has every measured figure, agrees with its report, and leaves out the rest.
+/// The status of a running robot has every measured figure, agrees with its report, and omits what was not
+/// measured.
 mod status;
-/// The screen: its keys reach the robot, and the terminal is restored however it ends.
+/// The screen: its keys reach the robot, and the terminal is restored however the program ends.
 mod screen;
-/// A viewer sees a running robot live, and is told when it ends.
+/// A viewer sees a running robot live, and is told when the robot ends.
 mod live;
 /// A guard holds its line until a runtime is trusted, and cuts it however that runtime dies.
 mod guard;
-/// Goals of a running robot: it goes only while it is armed, and reports their outcome.
+/// Goals of a running robot: it drives to them only while it is armed, and reports the outcome.
 mod goals;
 /// The navigator escapes dead ends, keeps one of two gaps, and gives up on what it cannot reach.
 mod navigate;
@@ -54,7 +54,8 @@ mod wire;
 mod tether;
 /// A starting table drives, and a field corrects it: taught in closed loop, tested before it is trusted.
 mod teach;
-/// What a part of the brain is worth: the same figures every time, no effect where there is none.
+/// What each part of the brain contributes: the same figures every time, and no effect reported where there
+/// is none.
 mod ablate;
 /// The whole robot on the simulator: it drives, it is safe, it is deterministic.
 mod drive;
@@ -75,7 +76,7 @@ mod hil;
 
 /// The shipped boards match their hardware; bad ones are refused with the location.
 mod boards;
-/// Drivers and simulated robot together: motion, framing, echoes, every fault, deterministic.
+/// Drivers and simulated robot together: motion, framing, echoes, every fault; all of it deterministic.
 mod sim;
 /// Endless files, fields too large for memory, terminal control characters: refused, and shown escaped.
 mod bounded_read;
@@ -84,8 +85,8 @@ mod cli;
 /// Robots in the field: updated or refused, and never left half done; ssh may drop at any time.
 mod field;
 
-/// A package is staged, tried, committed or rolled back; after any power cut the right version runs at the
-/// end.
+/// A package is staged, tried, and committed or rolled back; after any power cut, the right version runs in
+/// the end.
 mod update;
 /// The Debian package: its contents; installing or upgrading it leaves a running robot alone.
 mod packaging;
@@ -95,8 +96,8 @@ mod safety;
 /// Random boards under random faults, checked by a judge that knows only the promises: motion that a promise
 /// forbids fails.
 mod campaign;
-/// Bytes from outside, every way in: accepted or refused without a crash; fixed crashes stay fixed.
+/// Bytes from outside, at every entry point: accepted or refused without a crash; fixed crashes stay fixed.
 mod hostile;
 
-/// Style as a test: sizes, names, reasons, which module may use which, the stated compiler.
+/// Tests of style: sizes, names, reasons, which module may use which, the stated compiler.
 mod tidy;

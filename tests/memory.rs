@@ -30,7 +30,7 @@ fn unitary_rows(seed: u64, count: usize, d: usize) -> Vec<f32> {
     (0..count as u64).flat_map(|number| vector::random_unitary(seed, number, dim(d))).collect()
 }
 
-/// A store for `capacity` vectors that holds these.
+/// A store for `capacity` vectors that holds `vectors`.
 fn store_of(vectors: &[f32], d: usize, capacity: usize) -> Store {
     let mut store = Store::new(dim(d), capacity, usize::MAX).expect("a store");
     for (row, vector) in vectors.chunks_exact(d).enumerate() {

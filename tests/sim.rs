@@ -1,5 +1,6 @@
-//! Drivers and simulated robot together, through the bus traits only: what the drivers write moves the car as
-//! the board states, faults of the hardware show where they should, and the world is deterministic.
+//! The drivers and the simulated robot together, connected only by the bus traits: what the drivers write
+//! moves the car as the board describes, hardware faults show up where they should, and the world is
+//! deterministic.
 
 mod faults;
 mod imu;
@@ -71,12 +72,12 @@ impl Rig {
         })
     }
 
-    /// Both wheels at `drive`, the front wheels at `steering`, every other servo straight.
+    /// Both drive wheels at `drive`, the front wheels at `steering`, every other servo centred.
     fn command(&mut self, drive: f32, steering: f32) -> Result<(), DeviceFault> {
         self.command_wheels([drive; 2], steering)
     }
 
-    /// The left and the right wheel at `wheels`, the rest as in `command`.
+    /// The left and the right drive wheel at `wheels`, the rest as in `command`.
     fn command_wheels(&mut self, wheels: [f32; 2], steering: f32) -> Result<(), DeviceFault> {
         let mut command = Command::still(self.board.motors.len());
         for (request, motor) in command.motors.iter_mut().zip(&self.board.motors) {
@@ -97,7 +98,7 @@ impl Rig {
         self.clock.sleep_until(self.clock.now() + span);
     }
 
-    /// Waits until the robot's own time is `at`; fails if it is already later.
+    /// Waits until the time since the robot's start is `at`; fails if that has passed.
     fn wait_until(&self, at: Span) {
         let at = self.plant.zero() + at;
         assert!(self.clock.now() <= at, "the clock is past {at:?}");

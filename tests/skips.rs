@@ -5,7 +5,8 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Where the tests of one `cargo test` leave their notes: that process is the parent of every test program.
+/// The file in which the tests of one `cargo test` leave their notes. It is named after the id of that
+/// process, which is the parent of every test program.
 pub fn notes() -> PathBuf {
     let name = format!("skipped-{}", std::os::unix::process::parent_id());
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
@@ -23,13 +24,13 @@ pub fn skip(why: &str) {
     note(&notes(), test, why).expect("a note can be written");
 }
 
-/// One write in append mode: notes of other tests cannot come in between.
+/// One write in append mode, so that notes of concurrent tests do not interleave.
 fn note(notes: &Path, test: &str, why: &str) -> io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(notes)?;
     file.write_all(format!("{test}: {why}\n").as_bytes())
 }
 
-/// Removes the notes and returns them as text, each once, in order.
+/// Removes the notes. Returns their number and text, sorted and without duplicates.
 pub fn summary(notes: &Path) -> io::Result<String> {
     let text = match fs::read_to_string(notes) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok("0 tests skipped".into()),

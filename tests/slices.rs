@@ -1,5 +1,5 @@
-//! Slices through the field: every engine shows the cells that it has and allocates nothing for it, and a
-//! recording has two sets a second, as images that viewers can show.
+//! Slices through the field: every engine shows its actual cells without allocating, and a recording has two
+//! sets of slices per second, as images that viewers can show.
 
 use crate::allocation::allocations_in;
 use crate::field_cpu::input;
@@ -33,7 +33,7 @@ fn each_engine_shows_the_cells_that_it_has() {
             let [low, high] = expected.range;
             assert!(
                 high - low > 0.1 && usize::from(expected.side) == grid,
-                "the input shows: {low} to {high}"
+                "the input is visible: {low} to {high}"
             );
             let mut live = Live::default();
             assert!(engine.save(&mut live));

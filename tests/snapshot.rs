@@ -1,5 +1,6 @@
 //! A brain in a file: it is restored exactly, or refused with the reason; a process that is killed while
-//! writing leaves a complete file; a robot continues from one, and a disk that stalls delays only the writer.
+//! writing leaves a complete file; handing a brain to the writer allocates nothing; a restarted robot resumes
+//! from the file.
 
 use crate::allocation::allocations_in;
 use crate::cli::{err, ganglion, out, output};
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The sim board with a small field: a file of 300 kB.
+/// The sim board with a small field, whose snapshot takes 300 kB.
 fn small() -> Board {
     let mut board = board::built_in("sim").expect("a built-in board").expect("and sound").board;
     board.field.shape.grid = 8;
@@ -114,7 +115,8 @@ fn truncated_and_corrupted_brains_are_refused() {
 
 const WRITER: &str = "GANGLION_TEST_WRITES_SNAPSHOTS_TO";
 
-/// Writes two brains alternately for ever; the test below kills it. Does nothing by itself.
+/// As a child process of the test below, writes two brains alternately until that test kills it. Otherwise
+/// does nothing.
 #[test]
 fn writes_brains_until_it_is_killed() {
     let Some(path) = std::env::var_os(WRITER) else { return };
@@ -147,16 +149,16 @@ fn process_killed_while_writing_leaves_a_complete_brain() {
         let named = |name: &&String| !["brain", "brain.previous"].contains(&name.as_str());
         left_over += folder.names().iter().filter(named).count();
         for kept in [folder.file(), previous_of(&folder.file())].iter().filter(|path| path.exists()) {
-            let found = Snapshot::load(kept).expect("one of both, complete");
+            let found = Snapshot::load(kept).expect("one of the two, complete");
             assert!(wanted.contains(&found), "round {round}");
         }
         wanted[0].save(&folder.file()).expect("the file can be written");
         assert_eq!(folder.names(), ["brain", "brain.previous"], "leftovers are removed");
     }
-    println!("{left_over} of 12 were killed in the middle of a file");
+    println!("{left_over} of 12 were killed while writing a file");
 }
 
-/// A brain of the sim board's small field, changed by `spoil`, in a complete file.
+/// Writes a brain for `board`, changed by `spoil`, to a complete file.
 fn spoilt(path: &Path, board: &Board, spoil: impl FnOnce(&mut Live)) {
     let mut state = lived(board, 30);
     spoil(&mut state.live);
@@ -257,8 +259,8 @@ fn a_restarted_robot_continues_with_its_brain() {
     assert_eq!(second["resumed_age"].as_u64(), Some(kept.state().live.age));
     let later = Snapshot::load(&folder.file()).expect("the one at the end");
     assert_eq!(later.state().live.age, 2 * kept.state().live.age, "the same number of cycles again");
-    assert_eq!(later.state().live.cycle, 2 * kept.state().live.cycle + 1, "numbered on");
-    assert_eq!(later.state().learned, kept.state().learned, "and with the same read-out");
+    assert_eq!(later.state().live.cycle, 2 * kept.state().live.cycle + 1, "cycle numbers continue");
+    assert_eq!(later.state().learned, kept.state().learned, "the read-out is the same");
 
     // Another robot's brain; the board fits any machine, so only the brain is refused.
     let other = folder.file().with_file_name("other.toml");

@@ -1,6 +1,6 @@
-//! A long run needs no more at its end than at its start: memory, files, threads. No due slot is missing, no
-//! record is lost, and a service manager never waits too long for a keep-alive. Everything is judged from the
-//! run's own recording.
+//! A long run needs no more memory, files or threads at its end than at its start. No due slot is missing, no
+//! record is lost, and a service manager never waits too long for a keep-alive. Everything but the
+//! keep-alives is judged from the run's own recording and report.
 //!
 //! `cargo test` drives for three virtual minutes and six real seconds; `scripts/full-check soak` for eight
 //! virtual hours and one real hour.
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 
 /// Control period of the board `sim`.
 const PERIOD_NS: u64 = 10_000_000;
-/// Seconds until memory has settled: queues have been filled, code has been loaded. A run shorter than this
-/// says nothing about memory.
+/// Seconds until memory has settled: queues have been filled, code has been loaded. A run shorter than twice
+/// this says nothing about memory.
 const SETTLED_S: usize = 60;
-/// Growth of resident memory that is allowed after that: an allocator reuses pages in no fixed order. Over
-/// eight hours a leak of one byte in every slot would be 2.8 MiB.
+/// Allowed growth of resident memory after that, because an allocator reuses pages in no fixed order. Over
+/// eight hours a leak of one byte per slot would be 2.8 MiB.
 const GROWTH_KIB: u64 = 1_024;
 /// The desk robot, without the rules about its battery: the pack would be empty after an hour, and a robot
 /// that stands still exercises little.
@@ -36,8 +36,7 @@ remove = true
 name = \"battery-empty\"
 remove = true
 ";
-/// Minimum distance that the robot drives in a second, in metres, on average: half of what it does in its
-/// first minutes.
+/// Minimum distance driven per second on average, in metres: half of the average of the first minutes.
 const PACE_M: f64 = 0.05;
 /// The shipped unit's `WatchdogSec`, in microseconds.
 const WATCHDOG_US: u64 = 2_000_000;
@@ -109,7 +108,8 @@ impl Soak {
         soak
     }
 
-    /// Every due slot ran or was counted as skipped, and is on the grid of the first.
+    /// Checks that every slot since `last` ran or was counted as skipped, and that `slot` is on the grid that
+    /// `first` began.
     fn slot(&mut self, first: Option<&Slot>, last: Option<&Slot>, slot: &Slot) {
         self.slots += 1;
         let (Some(first), Some(last)) = (first, last) else { return };
@@ -157,7 +157,8 @@ impl Soak {
     }
 }
 
-/// Slots that ran and that were skipped, from the report of a run of `seconds` that ended well.
+/// The numbers of slots run and skipped, from the report of a run of `seconds`; fails if the run ended badly
+/// or the robot drove too little.
 fn ran_and_skipped(ended: &Output, seconds: u64) -> (u64, u64) {
     assert_eq!(ended.status.code(), Some(0), "{}", err(ended));
     let report: Value =
@@ -204,7 +205,7 @@ fn an_hour_in_real_time_never_starves_the_watchdog() {
         let mut text = [0; 4096];
         let length = match manager.recv(&mut text) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            heard => heard.expect("the runtime shows that it is alive, or ends"),
+            heard => heard.expect("a keep-alive, or the end of the run"),
         };
         let said = String::from_utf8_lossy(&text[..length]);
         if said.starts_with("WATCHDOG=1") {
@@ -217,10 +218,10 @@ fn an_hour_in_real_time_never_starves_the_watchdog() {
         }
     }
     let ended = runtime.finish();
-    println!("{beats} signs of life, at most {longest:?} apart");
+    println!("{beats} keep-alives, at most {longest:?} apart");
     // In a short run alongside other tests, a machine may pause for longer than a service's unit allows.
     let most = long::or_in_full(Duration::from_secs(60), Duration::from_micros(WATCHDOG_US));
-    assert!(beats >= seconds / 2 && longest <= most, "{beats} signs of life, at most {longest:?} apart");
+    assert!(beats >= seconds / 2 && longest <= most, "{beats} keep-alives, at most {longest:?} apart");
     let soak = Soak::of(Path::new(&record));
     assert_eq!(soak.faults, Vec::<String>::new());
     assert_eq!(
@@ -231,7 +232,7 @@ fn an_hour_in_real_time_never_starves_the_watchdog() {
     assert!(soak.slots + soak.skipped >= seconds * 100, "slots run + skipped = elapsed / period");
 }
 
-/// The faults found in a run whose 200 messages each report these KiB, files and threads.
+/// The faults found in a run of 200 messages, where `each` gives a message's KiB, open files and threads.
 fn faults_of(each: impl Fn(u64) -> (u64, u64, u64)) -> Vec<String> {
     let usage = (0..200).map(|message| {
         let (kib, files, threads) = each(message);

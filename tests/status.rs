@@ -1,5 +1,5 @@
-//! `ganglion status` shows what a running robot has measured: every figure is there, agrees with the report
-//! at the end of the run, and is absent where the robot has nothing to measure it with.
+//! `ganglion status` shows what a running robot has measured: every figure that the robot can measure is
+//! there and agrees with the report at the end of the run; the others are absent.
 
 use crate::cli::{self, Running, out, output};
 use serde_json::Value;
@@ -56,7 +56,7 @@ impl Robot {
         serde_json::from_str(out(&told).trim()).unwrap_or(Value::Null)
     }
 
-    /// The robot's status once `holds` is true of that status.
+    /// Polls the robot's status until `holds` is true of it, and returns it.
     fn once(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let until = Instant::now() + SOON;
         loop {
@@ -73,7 +73,7 @@ impl Robot {
         out(&output(&["status", "--socket", &self.socket()]))
     }
 
-    /// Stops it; its report.
+    /// Stops the robot and returns its report.
     fn stop(mut self) -> Value {
         let stopped = output(&["stop", "--socket", &self.socket()]);
         assert!(stopped.status.success(), "{}", cli::err(&stopped));
@@ -120,7 +120,7 @@ fn the_status_has_every_figure_and_matches_the_report() {
     assert!(status["slots_run"].as_u64() <= report["slots_run"].as_u64());
     assert!(status["slots_skipped"].as_u64() <= report["slots_skipped"].as_u64());
 
-    // A busy machine may have cost a level.
+    // On a busy machine the level may be lower than the best.
     assert_eq!((level(&status) == 0, level(&status) <= 5), (status["quality"]["reason"].is_null(), true));
     assert_eq!(status["quality"]["lowest"], 5);
     let answer = &status["answer"];
@@ -200,7 +200,7 @@ fn figures_for_prometheus_also_tell_that_a_robot_is_off() {
     };
     assert_eq!(names(&out(&printed)), names(&of_a_robot), "the same figures on standard output");
 
-    // With no runtime listening, the file gets `ganglion_up 0` for the graphs, and a call by hand fails.
+    // With no runtime listening, the file gets `ganglion_up 0` for the graphs, and a call that prints fails.
     let nobody = robot.folder.join("nobody").to_str().expect("a name").to_string();
     let written = export(&nobody, &["--output", path]);
     assert_eq!(written.status.code(), Some(0), "{}", cli::err(&written));
@@ -226,7 +226,7 @@ fn figures_for_prometheus_also_tell_that_a_robot_is_off() {
     answering.join().expect("an answer");
     assert_eq!(unclear.status.code(), Some(69), "{}", cli::err(&unclear));
     assert!(figures().contains("\nganglion_up 1\n"), "{}", figures());
-    // The collector reads whatever ends in .prom: no unfinished file stays.
+    // The collector reads every file whose name ends in .prom, so no unfinished file may remain.
     let left = std::fs::read_dir(&robot.folder).expect("a folder").flatten();
     let left: Vec<_> =
         left.map(|entry| entry.file_name()).filter(|name| name.to_string_lossy().contains("prom")).collect();

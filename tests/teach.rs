@@ -1,5 +1,6 @@
 //! Corrections of a starting table: driving without one, their bound, which table they belong to; teaching in
-//! closed loop returns the same bytes with any number of threads, and a robot obeys its verdict.
+//! closed loop returns the same bytes on one thread and on two; a robot refuses a read-out that failed its
+//! trials, unless told otherwise.
 
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, QualityLevel};
@@ -29,7 +30,7 @@ fn small() -> Board {
     board
 }
 
-/// One or two lessons, and a short trial.
+/// One round of four short lessons, and short trials.
 fn short(threads: usize) -> Syllabus {
     let rooms = Rooms { first: 1 << 41, count: 2, seconds: 4 };
     let verdict = Rooms { first: 1 << 42, ..rooms };
@@ -44,12 +45,13 @@ fn teaching_gives_the_same_bytes_on_one_thread_and_two() {
         (taught.unwrap().expect("not interrupted").readout.to_bytes().unwrap(), rounds)
     };
     let (bytes, rounds) = taught(1);
-    assert!(bytes == taught(2).0, "two threads taught something else");
+    assert!(bytes == taught(2).0, "two threads gave other bytes");
     assert_eq!(rounds, 4, "a round for each grid of each field");
     assert!(teach(&small(), short(2), &AtomicBool::new(true), |_| ()).unwrap().is_none());
 }
 
-/// A read-out with zero output and this result of its trials.
+/// A read-out with zero output that had no contact in its trial at the best quality level, and `contacts` at
+/// the lowest; the table alone had one.
 fn tried(board: &Board, contacts: u64) -> Readout {
     let trial = |contacts| Trial { rooms: 1, contacts, cells: 10.0, ..Trial::default() };
     let origin = Origin::Taught {
@@ -152,7 +154,7 @@ fn around(driver: Driver, board: &Board) -> Cycle<dyn Inspect> {
     Box::new(move |engine, input| driver.cycle(&plan, input, engine))
 }
 
-/// Digest of the commands of a drive of ten seconds.
+/// Digest of all motor commands in ten seconds of driving.
 fn digest(board: &Board, around: Option<Cycle<dyn Inspect>>, readout: Option<Readout>) -> String {
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
     let options =

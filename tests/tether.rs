@@ -33,7 +33,7 @@ fn millis(at: Instant) -> u64 {
     at.as_nanos() / 1_000_000
 }
 
-/// Without its starting table, so that only the brain's answers move the motors.
+/// The tethered board without its starting table, so that only the brain's answers move the motors.
 pub fn tethered() -> Board {
     let loaded = board::built_in("picarx-v4-tethered").expect("a built-in board").expect("and sound");
     let mut board = rehearsal(&loaded.board).expect("it drives in the simulator").board;
@@ -78,7 +78,8 @@ impl Rig {
     }
 }
 
-/// The script: fates by cycle number, and the answers after the end of the list.
+/// A script that takes the fate of each request from a list, by cycle number, and answers all requests after
+/// its end.
 fn fated(fates: Vec<Fate>) -> impl FnOnce(Arc<SimClock>) -> Script {
     move |clock| {
         Script::new(clock, move |request| {
@@ -119,7 +120,7 @@ fn each_cycle_gets_its_own_answer_or_none() {
     assert_eq!((counters.asked, counters.missed, counters.late), (12, 8, 2));
     assert_eq!((counters.refused, counters.unserved, counters.connections), (4, 1, 1));
     let times = rig.engine.condition(rig.clock.now()).link.unwrap().times.unwrap();
-    assert_eq!((times.hop, times.network), (Span::ZERO, TRIP), "the brain of the script computes nothing");
+    assert_eq!((times.hop, times.network), (Span::ZERO, TRIP), "the scripted brain spends no time computing");
 }
 
 #[test]
@@ -137,11 +138,11 @@ fn a_dead_tether_is_reconnected_without_waiting() {
         let answered = rig.turn().is_ok();
         let state = rig.engine.condition(rig.clock.now()).state;
         let lost = state == EngineState::NoLink { why: NoLink::NoTether, stood_in: false };
-        assert!(answered || rig.clock.now() == before, "nobody is there to wait for");
+        assert!(answered || rig.clock.now() == before, "without a tether there is nothing to wait for");
         assert_eq!(answered, !lost, "cycle {cycle}: {state}");
         states.push(answered);
     }
-    assert_eq!(states.iter().filter(|answered| **answered).count(), 2 + 15, "back at 500 ms, called at 520");
+    assert_eq!(states.iter().filter(|answered| **answered).count(), 2 + 15, "up at 500 ms, called at 520 ms");
     assert_eq!(rig.counters().connections, 2);
 }
 
@@ -168,11 +169,11 @@ fn a_tether_that_refuses_service_says_why() {
     assert_eq!(state, "no link: the tether was started for another board");
 }
 
-/// A tether on a real socket in another thread, which answers until it is told to die.
+/// A tether on a real socket: serves one runtime, answers `rounds` requests and then closes.
 fn serve(path: &std::path::Path, rounds: usize) {
     let (place, listener) = seqpacket::listen_at(path).unwrap();
     let timeout = ms(60_000);
-    assert!(seqpacket::wait_for(&[&listener], timeout), "no runtime came");
+    assert!(seqpacket::wait_for(&[&listener], timeout), "no runtime connected");
     let connection = seqpacket::next_of(&listener).unwrap();
     let mut buffer = [0; 512];
     let mut answered = 0;
@@ -271,7 +272,8 @@ fn run(
     Run { ending, records }
 }
 
-/// A cable that is pulled every 700 ms for 250 ms, at a different phase of the slots each time.
+/// If the cable is unplugged at `now`: the number of this pull, and when it began. From 2 s on, the cable is
+/// pulled every 700 ms for 250 ms, each time at a different phase relative to the slots.
 fn pulled(now: Instant) -> Option<(u64, Instant)> {
     const FIRST: u64 = 2_000_000;
     let us = (now.as_nanos() / 1_000).checked_sub(FIRST)?;
@@ -286,8 +288,8 @@ pub fn cable(request: &CycleRequest) -> Fate {
     if lost { Fate::Lost } else { Fate::Answer(TRIP, SPIN.to_vec()) }
 }
 
-/// Pulls the cable this many times; returns how often the robot drove before, and how often it still drove
-/// once the silence time and one period had passed.
+/// Pulls the cable `times` times. Returns how often the robot was still driving within one period of a pull,
+/// how often after the silence time plus one period, and the run.
 fn pull(board: &Board, times: u64, silence: Span) -> (u64, u64, Run) {
     let limit = silence + board.period;
     let (mut drove, mut late) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
@@ -319,13 +321,13 @@ fn a_thousand_unplugged_cables_all_stop_the_motors_in_time() {
 fn without_the_link_rule_the_motors_run_on_longer() {
     let mut board = tethered();
     let silence = board.tether.as_ref().unwrap().silence;
-    board.tether.as_mut().unwrap().silence = ms(600_000); // practically without the rule
+    board.tether.as_mut().unwrap().silence = ms(600_000); // longer than the run, so the rule never acts
     let (drove, late, run) = pull(&board, 100, silence);
     assert_eq!((drove, run.trips(Cause::LinkLost)), (100, 0));
-    assert!(late >= 90, "{late} of 100: the age of the field's answer stops it only after 8 of its periods");
+    assert!(late >= 90, "{late} of 100: the age limit of the field's answer stops it only after 8 periods");
 }
 
-/// Loses a fraction of requests and the same fraction of answers; the same ones every time.
+/// Loses `percent` % of the requests and as many of the answers; in every run the same ones.
 fn lossy(percent: u64) -> impl FnMut(&CycleRequest) -> Fate + Send {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     move |_| {
@@ -364,7 +366,7 @@ fn the_local_field_is_shown_only_while_it_drives() {
     });
     let shown: Vec<_> = shown.collect();
     assert_eq!(shown[..5], [None; 5], "the brain drives");
-    assert_eq!(shown[7..], [Some(7), Some(8), Some(9)], "it has taken over");
+    assert_eq!(shown[7..], [Some(7), Some(8), Some(9)], "the local field has taken over");
 }
 
 #[test]
@@ -389,7 +391,7 @@ fn a_standby_field_takes_over_and_hands_back_smoothly() {
         run.records.iter().filter_map(|record| Some((record.slot, stood_in(record)?))).collect();
     let changes = states.windows(2).filter(|pair| pair[0].1 != pair[1].1).map(|pair| pair[1].0);
     let changes: Vec<Instant> = changes.collect();
-    assert_eq!(changes.len(), 2, "the standby field takes over once, from the second missed answer on");
+    assert_eq!(changes.len(), 2, "one takeover, at the second missed answer, and one return");
     for pair in run.records.windows(2) {
         let [before, after] = pair else { unreachable!() };
         let is_near = |change: &Instant| *change <= after.slot + ms(100) && after.slot <= *change + ms(500);
@@ -397,7 +399,7 @@ fn a_standby_field_takes_over_and_hands_back_smoothly() {
             continue;
         }
         near += 1;
-        assert!(after.limits == Limits::FREE && moves(after), "no reflex is active, and it drives");
+        assert!(after.limits == Limits::FREE && moves(after), "no reflex is active, and the robot drives");
         for (index, motor) in board.motors.iter().enumerate() {
             let step = motor.slew_per_s * board.period.as_secs_f64() as f32 + 1e-6;
             let [was, is] = [before, after].map(|record| record.command.motors[index]);

@@ -1,5 +1,6 @@
-//! The tick on real threads: every slot of the grid is run or counted as skipped on any machine, nothing is
-//! allocated, the motors are stopped at the end; and what a strict board does when it is refused.
+//! The tick on real threads: on any machine every slot of the grid is run or counted as skipped, the tick
+//! allocates nothing, and the motors are stopped at the end. A strict board whose real-time requests are
+//! refused does not move.
 
 use ganglion::base::plan::{Board, Cause, RtPlan};
 use ganglion::base::time::{Clock, Instant, MonotonicClock, Span};
@@ -46,7 +47,7 @@ fn real_time_slot_counts_add_up_and_the_tick_never_allocates() {
     assert_eq!(grid.slots_run() + grid.slots_skipped(), slots);
     assert!(slots >= length.as_nanos() / board.period.as_nanos());
     let summary = ending.recorder.summary();
-    assert_eq!(summary.slots_run, grid.slots_run(), "a record a slot");
+    assert_eq!(summary.slots_run, grid.slots_run(), "one record per slot");
     assert_eq!(summary.allocations, Some(0));
     assert!(summary.slots_counted_for_allocations > 50, "{}", summary.slots_counted_for_allocations);
     assert!(ending.recorder.release_late.len() == grid.slots_run());
@@ -86,7 +87,7 @@ fn an_interrupt_ends_a_run_early_with_stopped_motors() {
 }
 
 /// The worst interleaving: whenever the buttons' thread has read the time, a whole tick of a later slot runs
-/// before it continues.
+/// before that thread continues.
 struct Between(Mutex<Option<Tick>>);
 
 impl Clock for Between {
@@ -145,6 +146,6 @@ fn no_command_older_than_its_reading_passes_a_halt() {
     assert!(passed > 0, "no tick ran after the halt");
     assert_eq!(
         blind, 0,
-        "of {passed} commands that the halt lets through were made without knowing of the press"
+        "{blind} of the {passed} commands that the halt let through were made without knowing of the press"
     );
 }

@@ -7,10 +7,11 @@ mod source;
 
 use source::{Source, sources, texts};
 
-/// Longest file. A longer file has more than one purpose.
+/// Maximum length of a file, in lines. A longer file usually has more than one purpose.
 const LONGEST: usize = 600;
 
-/// Longest name of a function, in characters. A test's name states the behaviour; its assertions explain it.
+/// Maximum length of a function's name, in characters. A test's name states the behaviour; its assertions
+/// explain it.
 const LONGEST_NAME: usize = 60;
 
 /// Files that may be longer, each with its reason. Tables only.
@@ -25,8 +26,8 @@ const UNSAFE_ROOMS: &[&str] = &[
     "tests/cuda/standin",
 ];
 
-/// Modules that must not use each other, beyond the order of `src/lib.rs`: a module, the modules that it must
-/// not name, and why.
+/// Uses that are forbidden in addition to those that the order of `src/lib.rs` forbids: a module, the modules
+/// that it must not name, and why.
 const ABSENCES: &[(&str, &[&str], &str)] = &[
     ("plan", &["bounded_read", "sanitize", "codec"], "a checked board is data, wherever it was read from"),
     (
@@ -37,7 +38,7 @@ const ABSENCES: &[(&str, &[&str], &str)] = &[
     (
         "device",
         &["frame", "reflex"],
-        "a chip is registers and units; where its value goes is not its business",
+        "a chip's driver knows registers and units; where its value goes is not its concern",
     ),
     ("bus", &["frame", "reflex", "mode"], "a bus carries bytes"),
     (
@@ -51,18 +52,18 @@ const ABSENCES: &[(&str, &[&str], &str)] = &[
 /// Crates that only one module may use, and why.
 const CRATES: &[(&str, &str, &str)] = &[
     ("toml", "src/deploy/board", "one module knows how a board file is written"),
-    ("clap", "src/cli", "words are made at the edge"),
-    ("indicatif", "src/cli", "words are made at the edge"),
+    ("clap", "src/cli", "only the command line talks to people"),
+    ("indicatif", "src/cli", "only the command line talks to people"),
     ("ratatui", "src/cli/screen", "only the screen draws"),
     ("cudarc", "src/system/gpu", "one module talks to the driver and checks what it returns"),
     ("libloading", "src/system/gpu", "a library that is loaded at run time is called with unsafe code"),
     ("gpiocdev", "src/hardware/bus/linux", "one module requests lines, so that each has one owner"),
-    ("rppal", "src/hardware/bus/linux", "a crate that has been retired stays replaceable"),
+    ("rppal", "src/hardware/bus/linux", "the crate is no longer maintained, so it must stay replaceable"),
     ("mcap", "src/drive/record", "one module writes and reads recordings, within its limits"),
     (
         "snow",
         "src/runtime/tether",
-        "one module seals and opens, and does what the crate leaves to its caller",
+        "one module encrypts and decrypts, and does what the crate leaves to its caller",
     ),
     ("bincode", "src/system/codec", "one module knows how bytes are laid out, so that it can be replaced"),
 ];
@@ -86,11 +87,11 @@ fn files_are_short_and_start_with_their_purpose() {
             faults.push(format!("{}: {length} lines, at most {LONGEST}", source.path));
         }
         if !source.text.starts_with("//!") {
-            faults.push(format!("{}: does not open with what it does (`//!`)", source.path));
+            faults.push(format!("{}: does not start with its purpose (`//!`)", source.path));
         }
         // One convention: a module with children is `x.rs` next to `x/`.
         if source.path.ends_with("/mod.rs") {
-            faults.push(format!("{}: a module with children is named beside its folder", source.path));
+            faults.push(format!("{}: a module with children is a file beside its folder", source.path));
         }
     }
     none(faults);
@@ -102,9 +103,9 @@ fn files_are_short_and_start_with_their_purpose() {
     }
 }
 
-/// Longest comment, in columns: as wide as the code, `rustfmt.toml`.
+/// Maximum width of a comment, in columns: that of code in `rustfmt.toml`.
 const COMMENT_COLUMNS: usize = 110;
-/// Longest line of a document.
+/// Maximum width of a line of a document, in columns.
 const DOCUMENT_COLUMNS: usize = 130;
 
 fn comment_of(line: &str) -> Option<&str> {
@@ -161,13 +162,13 @@ fn unsafe_is_only_in_allowed_modules_with_a_safety_comment() {
     none(faults);
 }
 
-/// Whether the comment right above line `number` gives a reason; one statement may lie between.
+/// Whether the comment above line `number` gives a reason; at most two lines may lie between.
 fn has_reason(lines: &[&str], number: usize) -> bool {
     let above = lines[..number].iter().rev();
     let mut comment = above.skip_while(|line| !line.trim_start().starts_with("//")).peekable();
     let distance =
         number - lines[..number].iter().rposition(|l| l.trim_start().starts_with("//")).unwrap_or(0);
-    // Attributes and a multi-line statement may stand between; a whole screen may not.
+    // Two lines are enough for an attribute or the start of a multi-line statement.
     distance <= 3
         && comment.peek().is_some()
         && comment.take_while(|line| line.trim_start().starts_with("//")).any(|line| line.contains("SAFETY:"))
@@ -198,7 +199,7 @@ fn names_avoid_vague_words() {
     none(faults);
 }
 
-/// `thing_v2` and the like.
+/// Whether a name ends in a version, like `thing_v2`.
 fn has_version(name: &str) -> bool {
     name.rsplit_once("_v")
         .is_some_and(|(_, rest)| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit()))
@@ -206,10 +207,10 @@ fn has_version(name: &str) -> bool {
 
 #[test]
 fn no_todo_is_left_and_no_test_is_ignored() {
-    // Assembled here, so that the search does not find this file.
+    // Written with escapes, so that the search does not find this file.
     let marks = ["TO\u{44}O", "FIX\u{4d}E", "XX\u{58}", "todo\u{21}(", "unimplemented\u{21}("];
     let mut faults = found_in_texts(&marks, "finish it or say in the docs that it is absent");
-    // The long tests are run by a script, and so in CI.
+    // Exempt: the long tests, which `scripts/long-tests` runs.
     let mark = "#[ign\u{6f}re";
     let long = format!("{mark} = \"long: scripts/long-tests\"]");
     let texts = texts().into_iter().map(|(path, text)| (path, text.replace(&long, "")));
@@ -280,7 +281,7 @@ fn modules_use_only_modules_declared_above_them() {
         for path in &named {
             match room_of(&rooms, path) {
                 Some(room) => others.push(room),
-                None => faults.push(format!("{}: {path} is in no room of src/lib.rs", source.path)),
+                None => faults.push(format!("{}: {path} is in no module of src/lib.rs", source.path)),
             }
         }
         others.sort();
@@ -337,14 +338,14 @@ fn the_package_name_is_the_same_everywhere() {
 
 /// Modules that may write files in other ways than `codec::replace`, and why.
 const WRITERS: &[(&str, &str)] = &[
-    ("src/hardware/bus/linux/pwm.rs", "attributes of the kernel, which are not files that could be replaced"),
+    ("src/hardware/bus/linux/pwm.rs", "sysfs attributes of the kernel, which cannot be replaced like files"),
     ("src/hardware/bus/linux/fake.rs", "a simulated tree for tests"),
     ("src/hardware/device/sysfs.rs", "the same"),
 ];
 
 #[test]
 fn files_are_written_through_one_module() {
-    // Each of these calls follows an existing link, or writes into an existing file.
+    // These calls follow an existing link, write into an existing file, or rename without a sync.
     const OTHERWISE: [&str; 4] = ["File::create(", "fs::write(", "fs::rename(", ".create(true)"];
     let mut faults = Vec::new();
     for source in
@@ -352,7 +353,7 @@ fn files_are_written_through_one_module() {
     {
         for (number, line) in source.without_tests().lines().enumerate() {
             if let Some(way) = OTHERWISE.iter().find(|way| line.contains(**way)) {
-                faults.push(format!("{}: {way}..): `codec::replace` writes files", at(source, number)));
+                faults.push(format!("{}: {way}..): use `codec::replace` to write files", at(source, number)));
             }
         }
     }
@@ -360,7 +361,7 @@ fn files_are_written_through_one_module() {
     assert!(WRITERS.iter().all(|(path, why)| std::path::Path::new(path).exists() && !why.is_empty()));
 }
 
-/// Whether a line uses the crate `name`: `use name`, `name::`, not `x::name::` or `name_of::`.
+/// Whether a line uses the crate `name`: it contains `name::`, but not as `x::name::` or `of_name::`.
 fn names_crate(line: &str, name: &str) -> bool {
     line.match_indices(&format!("{name}::")).any(|(start, _)| {
         let before = line[..start].chars().next_back();
@@ -377,12 +378,12 @@ fn only_the_command_line_prints() {
             let speaks = ["println!", "print!", "eprintln!", "eprint!", "dbg!"]
                 .iter()
                 .any(|word| line.contains(word) && !line.contains(&format!("_{word}")));
-            // Output of a unit test goes to the test program, which shows it only if the test fails.
+            // Unit tests may not print either: a test program shows their output only if they fail.
             if speaks && source.path != "src/cli/output.rs" {
                 faults.push(format!("{}: use say! (in cli/) or log", at(&source, number)));
             }
             if line.contains("say!(") && !source.is_in("src/cli") {
-                faults.push(format!("{}: only src/cli/ speaks", at(&source, number)));
+                faults.push(format!("{}: only src/cli/ prints", at(&source, number)));
             }
         }
     }
@@ -405,7 +406,7 @@ fn every_test_file_is_listed_with_its_purpose() {
             None => faults.push(format!("{}: not in tests/main.rs, so it never runs", source.path)),
             Some(at) if at > 0 && lines[at - 1].starts_with("///") => {}
             Some(_) => {
-                faults.push(format!("tests/main.rs: `mod {name};` does not say above (`///`) what it shows"))
+                faults.push(format!("tests/main.rs: `mod {name};` has no purpose in a `///` line above it"))
             }
         }
     }
@@ -414,7 +415,7 @@ fn every_test_file_is_listed_with_its_purpose() {
 
 #[test]
 fn long_tests_are_all_run_by_a_script() {
-    // The soak takes an hour, so it is a step of its own.
+    // The soak test takes an hour, so it is a step of its own.
     const SOAK: &str = "soak::";
     let steps = std::fs::read_to_string("scripts/full-check").expect("scripts/full-check");
     let soaks = steps.contains(&format!("GANGLION_LONG=1 cargo test --locked --test ganglion -- {SOAK}"));
@@ -468,7 +469,7 @@ fn the_stated_rust_version_is_what_dependencies_need() {
         .0;
     let others = packages.iter().filter(|p| p["name"] != env!("CARGO_PKG_NAME"));
     let (most, who) = others.filter_map(wanted).max().expect("some");
-    assert_eq!(ours, most, "Cargo.toml states {ours:?}, {who} asks for {most:?}");
+    assert_eq!(ours, most, "Cargo.toml states {ours:?}, {who} requires {most:?}");
 }
 
 #[test]
@@ -512,7 +513,7 @@ fn each_step_of_ci_is_a_function_or_a_program() {
         run_by != "cargo" && !defines(&run, run_by) && !defines(&shared, run_by)
     });
     none(unknown.map(|line| format!(".ci/run: {line}: no such function")).collect());
-    // Two runs of one commit check the same things: no step depends on the remaining time.
+    // Two runs on one commit must check the same things, so no step may depend on the elapsed time.
     let asks = |line: &&str| line.contains("SECONDS") && !line.starts_with("echo \"passed in");
     none(run.lines().filter(asks).map(|line| format!(".ci/run: {line}: depends on elapsed time")).collect());
 }

@@ -1,5 +1,5 @@
-//! `ganglion update` on a simulated machine: a refusal changes nothing, a bad version is rolled back, and a
-//! power cut at any call of another program ends with the version that must run.
+//! `ganglion update` on a simulated machine: a refusal changes nothing, a bad version is rolled back, and
+//! after a power cut at any call of another program the right version runs.
 
 mod robot;
 
@@ -7,7 +7,7 @@ use crate::{cli, long};
 use robot::Robot;
 use std::fs;
 
-/// Calls that change a machine.
+/// The calls so far that change the machine.
 fn changes(robot: &Robot) -> Vec<String> {
     let harmless = [
         "dpkg --print",
@@ -40,7 +40,7 @@ fn a_good_version_is_committed_and_can_be_rolled_back() {
     assert!(robot.has("guard-restarted") && robot.has("running"));
     assert!(!robot.has("system/etc/systemd/system/ganglion-rollback.service"), "the rollback units are gone");
 
-    // The motors stop before the first file changes, and the rollback is prepared before that.
+    // The motors are stopped and the rollback is prepared before the service stops; then the files change.
     let calls = changes(&robot);
     let place = |start: &str| {
         calls.iter().position(|call| call.starts_with(start)).unwrap_or_else(|| panic!("{start}: {calls:?}"))
@@ -52,7 +52,7 @@ fn a_good_version_is_committed_and_can_be_rolled_back() {
     let again = robot.stage(&robot.path("new 0.2.0.deb"));
     assert_eq!((again.status.code(), cli::out(&again).trim()), (Some(0), "0.2.0 is already active"));
 
-    // A single rollback, not back and forth.
+    // Only one rollback is possible: versions cannot go back and forth.
     let back = robot.update(&["rollback"]);
     assert_eq!((back.status.code(), robot.installed().as_str()), (Some(0), "0.1.0"), "{}", cli::err(&back));
     assert_eq!(robot.update(&["rollback"]).status.code(), Some(69), "0.2.0 was left");
@@ -131,7 +131,7 @@ fn a_trial_that_may_not_start_changes_nothing() {
         robot.write("mode", mode);
         refused(75, "the robot is armed");
         let staged = robot.stage(&robot.package("0.3.0", ""));
-        assert_eq!(staged.status.code(), Some(75), "nor is another one staged");
+        assert_eq!(staged.status.code(), Some(75), "another package cannot be staged either");
     }
     robot.write("mode", "disarmed");
     robot.write("motors-hang", "");
@@ -155,7 +155,7 @@ fn a_bad_version_is_rolled_back_with_the_reason() {
         ("cause=\"guard-lost\"\n", "it reports 'guard-lost'"),
         ("p99_us=10001\n", "targets.cycle_p99_ms is 10 ms, measured 10.0 ms"),
     ] {
-        // A version that never answers gets half a minute.
+        // A version that never answers is given half a minute, so only the long form tries this.
         if changes.starts_with("answers") && !long::or_in_full(false, true) {
             continue;
         }
@@ -202,7 +202,7 @@ fn a_power_cut_at_any_call_ends_with_the_right_version() {
     };
     assert!(count > 20, "{count} calls");
     let mut ends = [0; 2];
-    // In daily use only every fourth call is cut.
+    // The short form cuts only every fourth call and the last one.
     let step = long::or_in_full(4, 1);
     for cut in (1..count).step_by(step).chain([count]) {
         for after in [false, true] {
@@ -214,7 +214,7 @@ fn a_power_cut_at_any_call_ends_with_the_right_version() {
                 robot.write("cut-after", "");
             }
             let killed = robot.update(&["run-trial", "--for", "1ms"]);
-            assert_eq!(killed.status.code(), None, "call {cut} kills it");
+            assert_eq!(killed.status.code(), None, "the power cut at call {cut} kills it");
             let place = format!(
                 "cut at call {cut}, {}: {:?}",
                 if after { "after" } else { "before" },
@@ -248,7 +248,7 @@ fn a_power_cut_at_any_call_ends_with_the_right_version() {
     assert!(ends[0] > 0 && ends[1] > 0, "cuts before and after the commit: {ends:?}");
 }
 
-/// The number, counted from 1, of the first call in an undisturbed trial that starts like this.
+/// The number, counted from 1, of the first call of an undisturbed trial that starts with `call`.
 fn number_of(call: &str) -> usize {
     let robot = Robot::new("number");
     robot.stage(&robot.package("0.2.0", ""));
@@ -269,8 +269,8 @@ fn an_interrupted_repair_is_repeated_at_most_five_times() {
     for attempt in 1..=6 {
         fs::remove_file(robot.path("system/run/ganglion-update.lock")).unwrap();
         robot.forget_calls();
-        // The update first asks for the installed version and its integrity; the next call would replace that
-        // version.
+        // The recovery first asks for the installed version and its integrity; the third call would replace
+        // that version.
         robot.write("cut", "3");
         let told = robot.update(&["recover", "--boot"]);
         let _ = fs::remove_file(robot.path("cut"));
@@ -338,5 +338,5 @@ fn a_committed_version_that_keeps_dying_is_rolled_back() {
     );
     assert_eq!(status["last"]["why"], "it died 5 times in a row soon after its start");
     (0..9).for_each(|_| robot.service_ends("exit-code"));
-    assert_eq!(robot.installed(), "0.1.0", "and no further");
+    assert_eq!(robot.installed(), "0.1.0", "and not rolled back any further");
 }

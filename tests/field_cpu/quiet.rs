@@ -4,8 +4,8 @@ use super::*;
 use crate::allocation::{allocations_in, allocations_in_process, alone};
 use std::io::Read;
 
-/// A run in which everything possible happens: all levels and changes, learning, a full bank that evicts, a
-/// library that blends, metrics, refusals, another read-out and another pattern.
+/// A run that exercises everything: all quality levels and changes between them, learning, a full bank that
+/// evicts, a library that blends, metrics, refused inputs, a new read-out and a replaced pattern.
 fn eventful(engine: &mut dyn Inspect, cycles: std::ops::Range<u64>, readout: &[f32], volume: &[f32]) {
     for cycle in cycles {
         let mut bad = input(9, cycle, 0);
@@ -19,7 +19,7 @@ fn eventful(engine: &mut dyn Inspect, cycles: std::ops::Range<u64>, readout: &[f
     }
 }
 
-/// Stores the pattern that the run replaces: a slot allocates when it is first used.
+/// Stores the pattern that the run replaces, because a slot allocates when it is first used.
 fn first_in_its_slot(engine: &mut dyn Inspect, volume: &[f32]) {
     let stored = engine.store_pattern(5, volume, &context(5), 1.0);
     assert!(stored, "a slot of the plan");
@@ -47,8 +47,8 @@ fn a_cycle_allocates_nothing() {
     }
 }
 
-/// At least one of three attempts, each with its own engine, must end with a count of 0: the test runner's
-/// thread and the system may add counts now and then, but what the engine does recurs in every attempt.
+/// At least one of three attempts, each with its own engine, must count 0: the test runner's thread and the
+/// system may add counts now and then, but what an engine does, it does in every attempt.
 pub fn quiet_once(what: &str, mut attempt: impl FnMut() -> u64) {
     let mut counts = Vec::new();
     while counts.len() < 3 && counts.last().is_none_or(|count| *count > 0) {
@@ -67,7 +67,7 @@ fn worker_threads_allocate_nothing_either() {
                 quiet_once(&format!("{threads} threads, {storage:?}: allocations"), || {
                     let mut engine = build(&plan);
                     first_in_its_slot(engine.as_mut(), &volume);
-                    // A thread that has just started allocates for itself.
+                    // A thread that has just started allocates on its own account.
                     eventful(engine.as_mut(), 0..2, &readout, &volume);
                     allocations_in_process(|| eventful(engine.as_mut(), 2..240, &readout, &volume))
                 });
@@ -76,8 +76,8 @@ fn worker_threads_allocate_nothing_either() {
     });
 }
 
-/// Minor page faults of this process: the tenth field of its line in `/proc`, proc(5); the second is the
-/// program's name in brackets.
+/// Minor page faults of this process: the tenth field of `/proc/self/stat`, see proc(5). The second field is
+/// the program's name in brackets.
 fn page_faults() -> u64 {
     let mut text = [0; 1024];
     let mut file = std::fs::File::open("/proc/self/stat").expect("Linux reports");
@@ -87,10 +87,10 @@ fn page_faults() -> u64 {
     behind.split_whitespace().nth(10 - 3).and_then(|count| count.parse().ok()).expect("a count")
 }
 
-/// From the first cycle on: an engine touches its memory when it is built, and a bank of five has no second
-/// block. One engine has run the same cycles before, so that the program itself is in memory; it is kept, so
-/// that its memory is not reused. A buffer that is not touched shows in each attempt: 84 faults each with a
-/// plain `vec![value; count]` instead of the cells' `touched`.
+/// Holds from the first cycle on: an engine touches its memory when it is built, and a bank of five has no
+/// second block. One engine runs the same cycles beforehand, so that the program's own pages are in memory,
+/// and is kept, so that its memory is not reused. A buffer that is not touched shows in every attempt: 84
+/// faults each with a plain `vec![value; count]` instead of the cells' `touched`.
 #[test]
 fn a_cycle_takes_no_page_fault() {
     alone("field_cpu::quiet::a_cycle_takes_no_page_fault", || {

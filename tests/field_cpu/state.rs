@@ -1,5 +1,5 @@
-//! Saving and restoring an engine: it continues exactly, another engine continues within its rounding, a
-//! state that does not fit changes nothing, and saving again allocates nothing.
+//! Saving and restoring an engine: the restored engine continues exactly, an engine of another kind continues
+//! within its rounding errors, a state that does not fit changes nothing, and saving again allocates nothing.
 
 use super::agreement::Bounds;
 use super::identity::shown;
@@ -8,8 +8,8 @@ use crate::allocation::allocations_in;
 use ganglion::field::shape::DESCRIPTOR;
 use ganglion::field::state::{Live, StateError};
 
-/// Saved after this many cycles of `level_at`: at each level, in the middle of a sweep in two parts, on the
-/// half grid, before the first cycle, and long after the bank was full.
+/// The state is saved after these numbers of cycles of `level_at`: at each level, in the middle of a two-part
+/// sweep, on the half grid, before the first cycle, and long after the bank became full.
 const MOMENTS: [u64; 9] = [0, 3, 7, 11, 16, 17, 23, 28, 103];
 
 fn run(engine: &mut dyn Inspect, cycles: std::ops::Range<u64>) {
@@ -22,7 +22,8 @@ fn saved(engine: &mut dyn Inspect) -> Live {
     live
 }
 
-/// Another engine of `plan` that continues from the state of `engine`. It has been used for something else.
+/// Another engine of `plan` that continues from the state of `engine`. It has run other cycles first, so any
+/// state that `restore` misses would show.
 fn successor(engine: &mut dyn Inspect, plan: &FieldPlan) -> Box<dyn Inspect> {
     let mut other = engine::build(plan);
     run(other.as_mut(), 0..27);
@@ -83,7 +84,7 @@ fn one_engine_continues_where_another_stopped() {
                 let draw = |i: usize| uniform(experience, Stream::Patterns, i as u64) as f32 - 0.5;
                 assert!(first.store_experience(&std::array::from_fn(draw), 0.5));
             }
-            // Without a direction: its length is below the minimum, so it is not a neighbour of anything.
+            // A vector without a direction: its length is below the minimum, so it is never a neighbour.
             assert!(first.store_experience(&[1e-6; DESCRIPTOR], 0.1));
             run(first.as_mut(), 0..moment);
             let mut second = successor(first.as_mut(), to);
@@ -235,7 +236,7 @@ fn f64_state_is_handed_over_exactly_between_engines() {
     let reference = FieldPlan { engine: EngineKind::Reference, ..plan(8) };
     for [from, to] in [[&plan(8), &reference], [&reference, &plan(8)]] {
         let mut first = build(from);
-        run(first.as_mut(), 0..28); // with everything that was learned and stored, in the middle of a sweep
+        run(first.as_mut(), 0..28); // it has learned and stored, and is in the middle of a sweep
         let mut second = successor(first.as_mut(), to);
         let (a, b) = (saved(first.as_mut()), saved(second.as_mut()));
         assert_eq!((&a.senses, &a.blend, a.scores, a.bridge), (&b.senses, &b.blend, b.scores, b.bridge));

@@ -9,7 +9,7 @@ fn in_halves(grid: usize) -> (Box<dyn Inspect>, Box<dyn Inspect>) {
     (build(&plan), build(&FieldPlan { storage: Storage::F16, ..plan }))
 }
 
-/// Whether a channel holds only halves (eleven bits), some of which are not multiples of 2^-11.
+/// Whether every cell of a channel has at most the eleven significant bits of a half.
 fn holds_halves(engine: &dyn Inspect, c: usize) -> bool {
     let mut cells = vec![0.0_f32; 512];
     engine.copy_channel(c, &mut cells);
@@ -18,8 +18,8 @@ fn holds_halves(engine: &dyn Inspect, c: usize) -> bool {
 
 #[test]
 fn channels_too_slow_for_half_precision_stay_f32() {
-    // At 20 Hz a slow channel moves by a twentieth of the way, at 250 Hz every channel by less than a tenth,
-    // at 5 Hz all by more.
+    // Per cycle, at 20 Hz, a slow channel moves a twentieth of the way to its target; at 250 Hz every channel
+    // moves less than a tenth of the way, at 5 Hz every channel more.
     for (ms, first_full) in [(50, SLOW_FIRST), (4, 0), (200, CHANNELS)] {
         let plan = FieldPlan { storage: Storage::F16, dt: Span::from_millis(ms), ..plan(8) };
         for level in Level::all() {
@@ -38,8 +38,8 @@ fn half_storage_takes_less_memory_and_fewer_bytes_per_cycle() {
     for grid in [8, 32] {
         let (full, packed) = in_halves(grid);
         let cells = plan(grid).shape.cells();
-        // Saved: two bytes per cell of 48 channels on both grids, minus the extra buffers: eight channels for
-        // new cells of the other storage, and one channel between two sub-steps.
+        // The saving is two bytes per cell of 48 channels on both grids, minus the extra buffers: eight
+        // channels for new cells in the other format, and one channel for values between two sub-steps.
         let on_both_grids = |channels: usize| channels * (cells + cells / 8) * size_of::<u16>();
         let extra = on_both_grids(GROUP) + cells * size_of::<u16>();
         assert_eq!(full.memory_bytes() - packed.memory_bytes(), on_both_grids(SLOW_FIRST) - extra);
@@ -48,7 +48,7 @@ fn half_storage_takes_less_memory_and_fewer_bytes_per_cycle() {
             let (full, packed) = (full.bytes_per_cycle(quality), packed.bytes_per_cycle(quality));
             assert!(packed < full && packed > full / 2, "{packed} and {full} at {quality:?}");
         }
-        // Read and written: 48 channels of two bytes, 16 of four; three patterns of two bytes read.
+        // Read and written: 48 channels of two bytes and 16 of four. Only read: three patterns of two bytes.
         let best = packed.bytes_per_cycle(QualityLevel::BEST);
         assert_eq!(best, cells * (2 * (48 * 2 + 16 * 4) + 3 * PATTERN * 2));
     }
@@ -67,8 +67,8 @@ fn no_level_touches_more_bytes_than_the_better_one() {
             let bytes: Vec<usize> = (0..QUALITY_LEVELS as u8)
                 .map(|quality| engine.bytes_per_cycle(QualityLevel::new(quality).expect("a valid level")))
                 .collect();
-            // Level 1 halves the bank, 2 blends one pattern, 3 saves learning only, 4 holds half, 5 is an
-            // eighth.
+            // Level 1 scans half of the bank per cycle, 2 blends only one pattern, 3 saves only learning,
+            // 4 steps half of the pattern and slow channels per cycle, 5 has an eighth of the cells.
             let falls = |quality: usize| bytes[quality] < bytes[quality - 1];
             assert!([2, 4, 5].into_iter().all(falls), "{storage:?}: {bytes:?}");
             assert!(bytes[1] <= bytes[0] && bytes[3] == bytes[2], "{storage:?}: {bytes:?}");

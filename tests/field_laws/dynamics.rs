@@ -7,7 +7,7 @@ use ganglion::field::shape::{CHANNELS, PATTERN_FIRST, SLOW_FIRST};
 const FAST: std::ops::Range<usize> = 0..SLOW_FIRST;
 const ALL: std::ops::Range<usize> = 0..CHANNELS;
 
-/// Share of F that a pattern channel keeps with an empty library.
+/// The weight w of F in a channel's update while the library is empty: below 1 in pattern channels only.
 fn share(c: usize) -> f64 {
     if (PATTERN_FIRST..SLOW_FIRST).contains(&c) { 0.9 } else { 1.0 }
 }
@@ -31,7 +31,8 @@ fn sup_distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Any in-range input, learning, patterns at the bound and all levels: |u| <= 0.95, only finite numbers.
+/// With any in-range input, learning, patterns at the bound and all levels: |u| <= 0.95, and all numbers are
+/// finite.
 pub fn stays_bounded<E: Judged>() {
     let sensors = 6;
     let mut plan = plan(sensors);
@@ -48,7 +49,8 @@ pub fn stays_bounded<E: Judged>() {
     }
     let spell = (E::for_ever() / 3).min(200);
     for cycle in 0..E::for_ever() {
-        // A third of the time random, a third square waves between the extremes, a third constant.
+        // The inputs are random for a third of the time, square waves between the extremes for a third, and
+        // constant for a third.
         let values: Vec<f64> = (0..sensors)
             .map(|i| match cycle / spell % 3 {
                 0 => draw(1, cycle, i),
@@ -70,11 +72,11 @@ pub fn stays_bounded<E: Judged>() {
             assert!(finite && worst <= 0.95 * (1.0 + E::ROUNDING), "cycle {cycle}: {worst}");
         }
     }
-    assert!(engine.experiences() > 0, "the run did store experiences");
+    assert!(engine.experiences() > 0, "the run stored no experience");
 }
 
-/// NaN, infinities and values out of range are named, and the engine continues as if they had never been
-/// sent.
+/// NaN, infinities and values out of range are refused by name, and the engine continues as if they had never
+/// been sent.
 pub fn refuses_invalid_sensor_values_without_side_effects<E: Judged>() {
     let mut plan = plan(4);
     plan.learn = true;
@@ -103,7 +105,8 @@ pub fn refuses_invalid_sensor_values_without_side_effects<E: Judged>() {
     assert!(asked.cycle(&unused).is_ok());
 }
 
-/// From a uniform field, one cycle is a closed formula of drive and resting value, in every cell.
+/// From a uniform field, the result of one cycle is in every cell a closed formula of the drive and the
+/// resting value.
 pub fn one_cycle_from_rest_matches_the_formula<E: Judged>() {
     let plan = plan(3);
     let projections = Projections::new(&plan, 8);
@@ -132,7 +135,8 @@ pub fn one_cycle_from_rest_matches_the_formula<E: Judged>() {
     }
 }
 
-/// Small cosine waves that fit the zero-flux cube are the kernel's eigenmodes: each decays by its own factor.
+/// Small cosine waves that meet the zero-flux boundary condition of the cube are eigenmodes of the kernel:
+/// each decays by its own factor.
 pub fn a_cosine_mode_fades_by_its_own_factor<E: Judged>() {
     let mut plan = plan(1);
     plan.params.gain = 0.0;
@@ -153,15 +157,15 @@ pub fn a_cosine_mode_fades_by_its_own_factor<E: Judged>() {
         let mu: f64 = m.iter().map(|m| 2.0 - 2.0 * (std::f64::consts::PI * *m as f64 / 8.0).cos()).sum();
         let factor = 0.855 * (1.0 - 0.1 * mu);
         for (cell, u) in engine.channel(c).iter().enumerate() {
-            // The cubic term of the tanh is a third of a millionth; a tanh may have the rounding error of a
-            // number near 1, however small the tanh itself is.
+            // The cubic term of the tanh is a third of a millionth of its value; the rounding error of a tanh
+            // may be that of a number near 1, however small the tanh itself is.
             assert!((u - factor * wave(*m, cell)).abs() < 1e-6 * size + 2.0 * E::ROUNDING, "mode {m:?}");
         }
     }
 }
 
-/// Two fields under the same drive: every cycle brings them closer by at least the factor that G allows, also
-/// at rates that need sub-steps; nothing of the start is left in the fast channels.
+/// Two fields under the same drive: every cycle reduces their distance by at least the factor that the gain G
+/// allows, also at rates that need sub-steps; in the end, less than 0.01 of it is left in the fast channels.
 pub fn fields_converge_at_least_as_fast_as_the_gain_allows<E: Judged>() {
     let rates = [(111, 40), (50, 90), (10, 200)];
     for (ms, cycles) in rates.into_iter().take(E::share(3, 1) as usize) {
@@ -197,8 +201,8 @@ pub fn fields_converge_at_least_as_fast_as_the_gain_allows<E: Judged>() {
     }
 }
 
-/// Cycles in which a uniform disturbance of channel `c` falls to a half, measured over `cycles` cycles of
-/// silence.
+/// Number of cycles in which a uniform disturbance of channel `c` falls to a half, extrapolated from `cycles`
+/// cycles of silence.
 fn half_life<E: Judged>(engine: &mut E, c: usize, rest: f64, size: f64, cycles: u64) -> f64 {
     engine.set_channel(c, &vec![rest + size; 512]);
     feed(engine, 0..cycles, |_| vec![0.0]);
@@ -206,8 +210,8 @@ fn half_life<E: Judged>(engine: &mut E, c: usize, rest: f64, size: f64, cycles: 
     cycles as f64 * std::f64::consts::LN_2 / -left.ln()
 }
 
-/// ln 2 / -ln G cycles for content at the reference period, and correspondingly for the other groups, within
-/// 10 %.
+/// The half-life is ln 2 / -ln G cycles in content channels at the reference period, and correspondingly in
+/// the other groups and at another rate, within 10 %.
 pub fn without_bias_half_lives_match_the_documented_ones<E: Judged>() {
     for (ms, content, pattern, slow) in [(50, 4.42, 2.65, 95.3), (10, 23.5, 14.7, 477.7)] {
         let mut plan = plan(1);
@@ -223,7 +227,8 @@ pub fn without_bias_half_lives_match_the_documented_ones<E: Judged>() {
     }
 }
 
-/// With its bias a channel fades by 1 - k + k w 0.855 sech^2(0.9 u + 4 h): each of the 64.
+/// With its bias, a channel fades by the factor 1 - k + k w 0.855 sech^2(0.9 u + 4 h) per cycle: each of the
+/// 64, apart from saturated ones.
 pub fn with_bias_each_channel_fades_by_its_own_slope<E: Judged>() {
     let plan = plan(1);
     let projections = Projections::new(&plan, 8);
@@ -240,11 +245,11 @@ pub fn with_bias_each_channel_fades_by_its_own_slope<E: Judged>() {
             (engine.channel(c)[0] - rest).abs() < 64.0 * E::ROUNDING,
             "channel {c} does not start at rest"
         );
-        // Saturated channels forget within a cycle: their half-life would be a quotient of roundings.
+        // Saturated channels forget within a cycle: their half-life would be a ratio of rounding errors.
         if factor > 0.01 {
             let stated = std::f64::consts::LN_2 / -factor.ln();
             engine.reset();
-            // Inwards: a saturated channel rests at the bound.
+            // The disturbance points inwards, because a saturated channel rests at the bound.
             let size = -1e-3 * rest.signum();
             let measured = half_life(&mut engine, c, rest, size, if c < SLOW_FIRST { 1 } else { 20 });
             assert!((measured / stated - 1.0).abs() < 0.1, "channel {c}: {measured} for {stated} cycles");
@@ -262,8 +267,9 @@ pub fn the_field_returns_to_rest_after_an_input<E: Judged>() {
         channels.map(|c| sup_distance(&engine.channel(c), &start[c])).fold(0.0, f64::max)
     };
     feed(&mut engine, 0..60, |_| vec![1.0, -1.0, 1.0, -1.0]);
-    assert!(away(&engine, FAST) > 0.5, "the input had an effect");
-    // The first silent cycle still sees the change as an error: one cycle more than the fading needs.
+    assert!(away(&engine, FAST) > 0.5, "the input had no effect");
+    // In the first silent cycle the sensors' change is still a prediction error: this takes one cycle more
+    // than the fading alone.
     feed(&mut engine, 60..161, |_| vec![0.0; 4]);
     let bound = 1.9 * 0.855_f64.powi(100);
     assert!(away(&engine, FAST) <= bound + 64.0 * E::ROUNDING, "{} > {bound}", away(&engine, FAST));
@@ -273,9 +279,9 @@ pub fn the_field_returns_to_rest_after_an_input<E: Judged>() {
     assert!(away(&engine, ALL) < 0.01, "{} is left after 55 s", away(&engine, ALL));
 }
 
-/// The same signal in seconds, 20 and 100 times a second. One step of 50 ms acts at once where five of 10 ms
-/// act gradually: the difference is a delay of about 40 ms, which moves the context by under a fifth of its
-/// swing at 0.4 Hz; without the delay a twelfth is left.
+/// The same signal, sampled at 20 Hz and at 100 Hz. One step of 50 ms acts at once, where five of 10 ms act
+/// gradually: the result is a delay of about 40 ms, which changes the context by less than a fifth of its
+/// swing at 0.4 Hz. With the delay compensated, a twelfth is left.
 pub fn behaviour_does_not_depend_on_the_loop_rate<E: Judged>() {
     let end = 200; // slow cycles: 10 s
     let contexts = |ms: u64| -> Vec<Vec<f64>> {

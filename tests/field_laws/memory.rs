@@ -20,7 +20,8 @@ fn context_of<E: Judged>(engine: &E) -> [f32; CONTEXT] {
     std::array::from_fn(|c| features[c] as f32)
 }
 
-/// One match: the weights sum to 1 and decrease. Returns the first slot.
+/// Checks one match: `count` slots, whose weights are positive, sum to 1 and never increase. Returns the
+/// first slot.
 fn first_of<E: Judged>(engine: &E, count: usize) -> usize {
     let blend = engine.blend();
     let sum: f64 = blend.iter().map(|(_, w)| w).sum();
@@ -30,7 +31,8 @@ fn first_of<E: Judged>(engine: &E, count: usize) -> usize {
 }
 
 /// A hundred random contexts, each queried with white noise of a tenth of its power: the right pattern comes
-/// first in at least 99 of 100. A field with time constants of weeks holds the context that it is given.
+/// first in at least 99 of 100 queries. With time constants of 1e7 s, the field holds the context that it is
+/// given.
 pub fn a_stored_pattern_is_found_at_10_db<E: Judged>() {
     let mut plan = plan(1);
     plan.shape.patterns = 100;
@@ -56,8 +58,9 @@ pub fn a_stored_pattern_is_found_at_10_db<E: Judged>() {
     assert!(found as u64 * 100 >= 99 * queries, "{found} of {queries}");
 }
 
-/// The same task through sensors and field, where the noise acts twice (as sensor and as error) and scenes
-/// resemble each other: 24 scenes of sixteen sensors at 10 dB are told apart in four of five cycles.
+/// The same task through sensors and field, where the noise acts twice (in the sensor values and in the
+/// prediction errors) and scenes resemble each other: 24 scenes of sixteen sensors at 10 dB are told apart in
+/// at least four of five cycles.
 pub fn a_scene_recalls_its_own_pattern<E: Judged>() {
     let mut engine = E::new(&plan(16));
     let mut cycle = 0;
@@ -78,7 +81,7 @@ pub fn a_scene_recalls_its_own_pattern<E: Judged>() {
         for step in 0..16 {
             run(&mut engine, &input(cycle, &noisy_scene(number, cycle)));
             cycle += 1;
-            // Half a second for the last scene to leave the fast channels.
+            // The previous scene has half a second to fade from the fast channels.
             let first = first_of(&engine, 3);
             if step >= 10 {
                 matches += 1;
@@ -90,8 +93,8 @@ pub fn a_scene_recalls_its_own_pattern<E: Judged>() {
     assert!(f64::from(found) >= 0.8 * f64::from(matches), "{found} of {matches}");
 }
 
-/// With one pattern Q is that pattern: one cycle later the pattern channels differ by k 0.1 Q from those of
-/// an engine without it, and no other channel differs. An emptied library blends nothing.
+/// With a single pattern, Q is that pattern: one cycle later, the pattern channels differ by k 0.1 Q from
+/// those of an engine without it, and no other channel differs. An empty library blends nothing.
 pub fn the_blend_shows_in_the_returned_field<E: Judged>() {
     let mut plan = plan(3);
     plan.dt = Span::from_millis(20);
@@ -117,7 +120,8 @@ pub fn the_blend_shows_in_the_returned_field<E: Judged>() {
 }
 
 /// Stored: new and rewarded, or new and badly predicted. Not stored: known or unimportant experiences, and
-/// anything while learning is off. What was stored is found again. In halves too.
+/// anything while learning is off. What was stored is found again, also at level 1, where a sweep of the bank
+/// takes two cycles.
 pub fn the_bank_keeps_what_is_new_and_matters<E: Judged>() {
     for quality in [0, 1] {
         let mut plan = plan(16);
@@ -152,7 +156,7 @@ pub fn the_bank_keeps_what_is_new_and_matters<E: Judged>() {
         assert!(two > one);
         hold(&mut engine, 0, 0.0);
         let nearest = engine.nearest();
-        assert!(nearest[0].0 == 0 && nearest[0].1 > 0.9, "rung {quality}: {nearest:?}");
+        assert!(nearest[0].0 == 0 && nearest[0].1 > 0.9, "level {quality}: {nearest:?}");
         assert!(nearest.is_sorted_by(|a, b| a.1 >= b.1) && nearest.len() == two.min(5));
     }
     for (learn, threshold) in [(false, 0.0), (true, 0.0)] {
@@ -164,7 +168,7 @@ pub fn the_bank_keeps_what_is_new_and_matters<E: Judged>() {
         assert_eq!(
             engine.experiences(),
             usize::from(learn),
-            "an error above the threshold is enough, if it may learn"
+            "an error above the threshold is enough, if learning is on"
         );
     }
 }

@@ -7,8 +7,8 @@ const SENSORS: usize = 3;
 /// 40 s at 20 Hz.
 const CYCLES: u64 = 800;
 
-/// Skill at the end of a run on a signal that depends on (cycle, sensor), and the lowest skill after ten
-/// seconds.
+/// Skill at the end of a run on a signal that depends on (cycle, sensor), and the lowest skill after the
+/// first ten seconds.
 fn skill_on<E: Judged>(seed: u64, mut signal: impl FnMut(u64, usize) -> f64) -> (f64, f64) {
     let mut plan = plan(SENSORS);
     plan.learn = true;
@@ -43,7 +43,8 @@ impl Resonance {
     }
 }
 
-/// Skill is at least 0.8 where 0.2 is required, for sine, chirp and AR(2) and each seed.
+/// With sine, chirp and AR(2) and each seed, the skill is at least 0.8 at the end, and at least 0.2 after the
+/// first ten seconds.
 pub fn regular_sensors_are_predicted<E: Judged>() {
     for &seed in E::seeds() {
         let phase = |i: usize| TAU * draw(seed, 0, i);
@@ -64,8 +65,8 @@ pub fn regular_sensors_are_predicted<E: Judged>() {
     }
 }
 
-/// White noise and white changes are not predictable: skill is about 0, and no rule is learned from noise and
-/// acted on.
+/// White noise and white changes are not predictable: the skill is about 0 at the end, and the engine does
+/// not act on rules that it seems to find in noise.
 pub fn noise_is_not_predicted<E: Judged>() {
     for &seed in E::seeds() {
         let white = skill_on::<E>(seed, |cycle, i| 0.3 * noise(seed, cycle, i));
@@ -81,12 +82,12 @@ pub fn noise_is_not_predicted<E: Judged>() {
     }
 }
 
-/// Sensors that never move, for ever: forgetting finds nothing new and must not diverge; when they finally
-/// move a little, the prediction does not jump.
+/// Sensors never move, for ever: forgetting without new information must not make the learning diverge. When
+/// the sensors finally move a little, the prediction does not jump.
 pub fn constant_sensors_for_ever_break_nothing<E: Judged>() {
     let mut plan = plan(SENSORS);
     plan.learn = true;
-    // A memory of a second: what takes days with the usual hundred seconds happens here in minutes.
+    // A memory of about a second: what takes days with the usual hundred seconds happens here in minutes.
     plan.params.forget_per_s = 0.5;
     let mut engine = E::new(&plan);
     let (standing, trembling) = (E::for_ever() / 2, 200);
@@ -101,7 +102,7 @@ pub fn constant_sensors_for_ever_break_nothing<E: Judged>() {
         let values: Vec<f64> = (0..SENSORS).map(|i| 0.3 + 1e-3 * noise(6, cycle, i)).collect();
         run(&mut engine, &input(cycle, &values));
         let change = engine.prediction().iter().zip(&values).map(|(p, s)| (p - s).abs()).fold(0.0, f64::max);
-        // The first change is a real one, from the sensors' old values.
+        // The first 20 cycles do not count: there, the sensors really jump from their old values.
         wildest = wildest.max(if cycle > standing + 20 { change } else { 0.0 });
     }
     assert!(wildest < 3e-4, "a jitter of 0.001 changes the prediction by {wildest}");

@@ -9,9 +9,9 @@ fn quality(number: usize) -> QualityLevel {
 }
 
 /// Down and up through the levels, step by step and from end to end, with moving sensors and a library that
-/// has something to blend. In the cycle that changes the grid the scores stay the same; any other change
-/// moves the motors by at most half as much again as the sensors move them anyway (a held group catches up
-/// with two cycles), and later cycles by at most three times that.
+/// has something to blend. In the cycle that changes the grid, the scores stay the same. In the cycle of any
+/// change, the motors move by at most 1.5 times the largest step that the sensors alone cause (a held group
+/// catches up on two cycles), and in later cycles by at most three times that step.
 pub fn no_change_of_level_makes_the_motors_jump<E: Judged>() {
     let sensors = 6;
     let mut plan = plan(sensors);
@@ -20,7 +20,7 @@ pub fn no_change_of_level_makes_the_motors_jump<E: Judged>() {
         (0..sensors).map(|i| 0.7 * (0.03 * (1.0 + 0.3 * i as f64) * cycle as f64 + i as f64).sin()).collect()
     };
     let ladder: Vec<usize> = [0, 1, 2, 3, 4, 5, 4, 3, 2, 1, 0, 5, 0, 4, 1, 5, 2].to_vec();
-    let held = 23; // odd: changes at odd and at even cycles
+    let held = 23; // odd, so levels change at odd and even cycles
     let history = |scheduled: bool, size: f64| -> Vec<FieldOutput> {
         let mut engine = E::new(&plan);
         let readout = random_readout(&mut engine, 51, size);
@@ -47,7 +47,7 @@ pub fn no_change_of_level_makes_the_motors_jump<E: Judged>() {
     let size = 0.1 / f64::from(largest(&history(false, 0.1)));
     let (plain, changing) = (history(false, size), history(true, size));
     let usual = (held as usize..plain.len()).map(|cycle| step(&plain, cycle)).fold(0.0, f64::max);
-    assert!((largest(&plain) - 1.0).abs() < 0.01 && usual > 0.02, "the motors do move: {usual} per cycle");
+    assert!((largest(&plain) - 1.0).abs() < 0.01 && usual > 0.02, "the motors must move: {usual} per cycle");
     let (mut at_change, mut worst) = (0.0_f64, 0.0_f64);
     for cycle in held as usize..changing.len() {
         let [before, now] = [cycle - 1, cycle].map(|cycle| ladder[cycle / held as usize]);
@@ -64,10 +64,11 @@ pub fn no_change_of_level_makes_the_motors_jump<E: Judged>() {
     }
     println!("levels: usual {usual}, at a change {at_change}, worst {worst}");
     assert!(at_change <= 1.5 * usual, "a change of level moves the motors by {at_change}, usual is {usual}");
-    assert!(worst <= 3.0 * usual, "a step of {worst} while {usual} is usual");
+    assert!(worst <= 3.0 * usual, "a step of {worst}, usual is {usual}");
 }
 
-/// Level 4 steps slow channels half as often, with twice the time step: their memory is the same.
+/// Level 4 steps pattern and slow channels half as often, each time for twice the time: half-lives are the
+/// same at every level.
 pub fn half_lives_do_not_depend_on_the_level<E: Judged>() {
     for (ms, c, cycles) in [(50, 60, 100), (10, 60, 200), (50, 35, 4), (10, 35, 20), (50, 5, 8), (10, 5, 20)]
     {
@@ -95,8 +96,8 @@ pub fn half_lives_do_not_depend_on_the_level<E: Judged>() {
     }
 }
 
-/// Constant sensors: on the half grid the means of the channels continue from their values, and after the
-/// return the whole field is close to one that never left.
+/// With constant sensors, the means of the channels continue from their values on the half grid, and after
+/// the return to the whole grid the field is close to one that never left it.
 pub fn half_resolution_keeps_means_on_the_way_in_and_out<E: Judged>() {
     let plan = plan(4);
     let (mut stays, mut leaves) = (E::new(&plan), E::new(&plan));
@@ -126,5 +127,5 @@ pub fn half_resolution_keeps_means_on_the_way_in_and_out<E: Judged>() {
     let (a, b) = (field(&stays), field(&leaves));
     let square = a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / a.len() as f64;
     println!("whole: {}", square.sqrt());
-    assert!(square.sqrt() < 0.01, "the whole field has not returned: {}", square.sqrt());
+    assert!(square.sqrt() < 0.01, "the field differs after the return: {}", square.sqrt());
 }

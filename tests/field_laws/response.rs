@@ -4,7 +4,7 @@ use super::*;
 use ganglion::field::shape::{BLOCK_COUNT, CHANNELS, DESCRIPTOR, FEATURES, GROUP};
 use nalgebra::DMatrix;
 
-/// Context, descriptor and gradients, recomputed from the field that the engine shows.
+/// Context, descriptor and gradients equal those recomputed from the field that the engine shows.
 pub fn features_match_their_definitions<E: Judged>() {
     let mut engine = E::new(&plan(4));
     feed(&mut engine, 0..5, |cycle| vec![0.9, -0.7, 0.4, draw(1, cycle, 0)]);
@@ -66,10 +66,10 @@ pub fn features_match_their_definitions<E: Judged>() {
             }
         }
     }
-    assert!(largest > 0.05, "the field was not flat");
+    assert!(largest > 0.05, "the field is too flat to test gradients");
 }
 
-/// Share of the later rows that a ridge read-out fitted to the earlier ones classifies correctly.
+/// Share of the later half of the rows that a ridge classifier, fitted to the earlier half, gets right.
 fn decoded(rows: &[Vec<f64>], classes: &[usize], count: usize) -> f64 {
     let half = rows.len() / 2;
     let width = rows[0].len();
@@ -117,7 +117,7 @@ pub fn stimuli_are_decodable_from_features_and_motors<E: Judged>() {
     println!("decoded: features {by_features}, motors {by_motors}");
     assert!(by_features >= 0.95, "features: {by_features}");
     assert!(by_motors >= 0.8, "motors: {by_motors}");
-    // Chance is 0.25; four standard errors above it.
+    // Four standard errors above the chance level, 0.25.
     let most = 0.25 + 4.0 * (0.25 * 0.75 / (classes.len() / 2) as f64).sqrt();
     for rows in [&features, &motors] {
         let by_chance = decoded(rows, &shuffled, count);
@@ -126,8 +126,8 @@ pub fn stimuli_are_decodable_from_features_and_motors<E: Judged>() {
     }
 }
 
-/// Noise, learning, bank and levels are all in use; the bits are compared with those of a second engine, and
-/// of the same one after `reset`.
+/// Exploration noise, learning, the bank and all levels are in use; the bits are compared with those of a
+/// second engine, and with those of the same engine after `reset`.
 pub fn same_seed_and_input_give_the_same_bits<E: Judged>() {
     let mut plan = plan(4);
     plan.learn = true;
@@ -156,12 +156,13 @@ pub fn same_seed_and_input_give_the_same_bits<E: Judged>() {
     let first = history(&mut engine);
     assert!(first == history(&mut with_readout(&plan)), "a second engine");
     engine.reset();
-    assert!(first == history(&mut engine), "the same engine after a rest");
+    assert!(first == history(&mut engine), "the same engine after a reset");
     plan.seed += 1;
-    assert!(first != history(&mut with_readout(&plan)), "another seed is another field");
+    assert!(first != history(&mut with_readout(&plan)), "another seed gives another field");
 }
 
-/// Measured at multiples of 100 and not in between; `measure_now` measures now.
+/// Metrics are taken in cycles whose number is a multiple of 100, and in no others; `measure_now` takes them
+/// at once.
 pub fn metrics_are_taken_every_hundredth_cycle<E: Judged>() {
     let mut engine = E::new(&plan(2));
     assert_eq!(engine.metrics(), None);

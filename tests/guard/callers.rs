@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The promise to an operator who disarms a robot.
+/// The longest time that a disarm request may take, as promised to the operator.
 const DISARMED_WITHIN: Duration = Duration::from_secs(1);
-/// From the signal to the end of the process.
+/// The longest time from the signal to the end of the process.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 const SILENT: usize = 2_000;
 const DRIPPING: usize = 100;
@@ -55,7 +55,7 @@ impl Drop for Drip {
     }
 }
 
-/// Raises the limit of open files for the silent callers in this process.
+/// Raises this process's limit of open files, for the silent callers.
 fn more_descriptors() {
     let most = getrlimit(Resource::Nofile).maximum;
     let enough = most.map_or(8_192, |most| most.min(8_192));
@@ -73,7 +73,7 @@ fn silent_and_slow_callers_delay_neither_disarm_nor_shutdown() {
     let mut worst = Duration::ZERO;
     let mut silent = Vec::new();
     for round in 0..10 {
-        // Some of them connect just before the request.
+        // Some of the silent callers connect just before the request.
         let come = |_| UnixStream::connect(&control).unwrap();
         silent.extend((0..SILENT / 10).map(come));
         let began = Instant::now();
@@ -89,8 +89,8 @@ fn silent_and_slow_callers_delay_neither_disarm_nor_shutdown() {
     let took = began.elapsed();
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
     assert!(out(&ended).contains("\"motors_still\":true"));
-    assert!(took < ENDED_WITHIN, "the end took {took:?}");
-    eprintln!("disarm at worst {worst:?}, end {took:?}");
+    assert!(took < ENDED_WITHIN, "the shutdown took {took:?}");
+    eprintln!("slowest disarm {worst:?}, shutdown {took:?}");
     drop(drip);
     assert_eq!(silent.len(), SILENT);
 }
@@ -114,7 +114,7 @@ fn a_failed_arm_request_does_not_take_effect_later() {
         assert_eq!((&account["mode"], &account["armings"]), (&"disarmed".into(), &0.into()), "{account}");
     }
     place.arm();
-    // The robot carries out a request that makes it safe, even if its caller has gone.
+    // The robot carries out a request that makes it safe, even if the caller has hung up.
     place.send(runtime, Signal::STOP);
     assert_eq!(place.ask(&["disarm"]).status.code(), Some(69));
     place.send(runtime, Signal::CONT);

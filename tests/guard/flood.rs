@@ -9,10 +9,10 @@ use ganglion::runtime::guard::socket::ask_once;
 use rustix::process::Signal;
 use std::path::Path;
 
-/// Lines of a flood that may reach the log: 40 at once, one every ten seconds, and the count.
+/// Log lines that a flood may cause: 40 at once, then one every ten seconds, and the count.
 const FEW: usize = 60;
 
-/// Checks that at most a few lines begin with `beginning`, and that one line says how many were dropped.
+/// Checks that a few lines contain `beginning`, and that a few say how many lines were dropped.
 fn few_lines(said: &str, beginning: &str) {
     let lines = said.lines().filter(|line| line.contains(beginning)).count();
     assert!(
@@ -49,10 +49,10 @@ fn unanswerable_map_queries_cause_only_a_few_warnings() {
     let mut place = TestSite::with(board);
     let runtime = place.runtime(&[]);
     let socket = place.path("control");
-    // So far away that its phases are not finite: once the map has an entry, there is no answer.
+    // A place so far away that its phases are not finite: once the map has an entry, it cannot be compared.
     let nowhere = || ask_near(Path::new(&socket), Request::Status, Some([1e308, 1e308])).expect("it answers");
     soon("something was met", || nowhere().status.map.is_none());
-    (0..400).for_each(|_| assert!(nowhere().status.map.is_none(), "no place is returned"));
+    (0..400).for_each(|_| assert!(nowhere().status.map.is_none(), "a map is returned"));
     place.send(runtime, Signal::TERM);
     few_lines(&err(&place.said(runtime)), "the map: ");
 }

@@ -1,5 +1,5 @@
-//! Why the heartbeat thread has its own table of open files: the far end of its connection notices a killed
-//! process before the kernel has freed the process's memory.
+//! Why the heartbeat thread has its own file descriptor table: the peer of its connection notices that the
+//! process was killed before the kernel has freed the process's memory.
 
 use ganglion::system::rt::descriptors::own_table;
 use rustix::event::epoll;
@@ -14,14 +14,14 @@ use std::time::Duration;
 const NAME: &str = "guard::killed::a_killed_process_is_noticed_before_its_memory_is_freed";
 /// In the environment of the process that is killed: the socket to connect to.
 const SOCKET: &str = "GANGLION_TEST_KILLED_SOCKET";
-/// In the environment of the process that is killed: whether its thread has its own table.
+/// In the environment of the process that is killed: whether its thread has its own descriptor table.
 const OWN: &str = "GANGLION_TEST_KILLED_OWN";
 
 /// Memory of the process. Freeing this much takes far longer than ending a thread.
 const MEMORY: usize = 128 << 20;
 const KILLS: usize = 8;
 
-/// The process: memory, threads, and three connections, of which the second belongs to its thread.
+/// The process to kill: it has memory, threads, and three connections, of which one thread opens the second.
 fn wait_to_be_killed(socket: &str, own: bool) {
     let mut before = UnixStream::connect(socket).expect("the parent listens");
     before.write_all(b"p").expect("said");
@@ -40,8 +40,8 @@ fn wait_to_be_killed(socket: &str, own: bool) {
     });
     is_connected.recv().expect("the thread connects");
     let memory = vec![1_u8; MEMORY];
-    // As the heartbeat thread on a robot, the thread has priority over all others. Without privileges the
-    // others can only lower theirs. The last one to end frees the memory.
+    // Like the heartbeat thread on a robot, the thread has a higher priority than all others. It cannot raise
+    // its own without privileges, so the others lower theirs. The last thread to end frees the memory.
     nice(5).expect("every program may lower its priority");
     (0..30).for_each(|_| drop(thread::spawn(|| thread::sleep(Duration::from_secs(600)))));
     let mut after = UnixStream::connect(socket).expect("the parent listens");
@@ -87,9 +87,10 @@ fn a_killed_process_is_noticed_before_its_memory_is_freed() {
         return wait_to_be_killed(&socket.to_string_lossy(), own);
     }
     let first = |own| (0..KILLS).filter(|round| thread_ends_first(*round, own)).count();
-    // The thread may happen to end last and then frees the memory itself.
+    // The thread may happen to end last; then it frees the memory itself.
     let own = first(true);
-    assert!(own > KILLS / 2, "ended before the process's connections {own} times of {KILLS}");
-    // Without its own table its connection ends with the others, whose numbers are below and above it.
+    assert!(own > KILLS / 2, "the thread's connection ended first in only {own} of {KILLS} kills");
+    // Without its own table, the thread's connection is closed together with the other two, whose descriptor
+    // numbers are below and above its own.
     assert_eq!(first(false), 0);
 }

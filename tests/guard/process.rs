@@ -79,7 +79,7 @@ fn external_requests_are_done_or_refused_with_reasons() {
     assert_eq!(account["buses"][0]["set_ups"], 1, "{account}");
     assert_eq!(place.ask(&["disarm"]).status.code(), Some(0));
     assert_eq!(place.of_runtime()["mode"], "disarmed");
-    // Stopped by hand, with the runtime alive: the robot is disarmed, not only stopped for a moment.
+    // `safe-stop` by hand while the runtime is alive: the robot is disarmed, not only stopped for a moment.
     place.arm();
     let [board, control, guard] = ["board.toml", "control", "guard"].map(|name| place.path(name));
     let stopped = output(&["safe-stop", "--board", &board, "--control", &control, "--guard", &guard]);
@@ -89,7 +89,7 @@ fn external_requests_are_done_or_refused_with_reasons() {
     soon("trusted again", || place.of_guard()["phase"] == "trusted");
     assert_eq!(place.ask(&["stop"]).status.code(), Some(0));
     assert_eq!(place.ended(runtime), Some(0));
-    assert_eq!(place.ask(&["status"]).status.code(), Some(69), "nobody is there any more");
+    assert_eq!(place.ask(&["status"]).status.code(), Some(69), "no runtime is listening any more");
     assert_eq!(place.of_guard()["reason"], "ended", "a clean end is not reported as a trip");
 }
 
@@ -97,14 +97,14 @@ fn external_requests_are_done_or_refused_with_reasons() {
 fn systemd_is_told_ready_watchdog_and_stopping() {
     let mut place = TestSite::new(1_000);
     let manager = UnixDatagram::bind(place.folder.join("notify")).unwrap();
-    // As with systemd, the runtime may be silent for as long as it has requested, which it does before it
-    // builds its field.
+    // As under systemd, the runtime may be silent for as long as it has requested; it makes this request
+    // before it builds its field.
     let asked_for = Cell::new(Instant::now());
     let hear = || {
         let left = asked_for.get().saturating_duration_since(Instant::now());
         manager.set_read_timeout(Some(left.max(SOON))).unwrap();
         let mut text = [0; 4096];
-        // A signal to any test of this program may interrupt a wait with a limit; the wait is repeated.
+        // A signal to any test in this process may interrupt a wait with a timeout; the wait is repeated.
         let length = loop {
             match manager.recv(&mut text) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -123,7 +123,7 @@ fn systemd_is_told_ready_watchdog_and_stopping() {
             command.env("NOTIFY_SOCKET", notify).env("WATCHDOG_USEC", "400000").stdout(Stdio::null());
         });
     let runtime = place.start(runtime);
-    // Without its guard it is alive but not ready, and it says what is missing.
+    // Without its guard the runtime is alive but not ready, and it reports what is missing.
     let mut early = Vec::new();
     while !early.iter().any(|said: &String| said.contains("not ready") && said.contains("guard")) {
         early.push(hear());
@@ -164,7 +164,7 @@ fn a_lost_terminal_session_ends_with_motors_and_line_off() {
     let guard = place.guard();
     let runtime = place.runtime(&[]);
     place.arm();
-    // The kernel sends it to both when the terminal closes.
+    // When the terminal closes, the kernel sends SIGHUP to both.
     place.send(runtime, Signal::HUP);
     place.send(guard, Signal::HUP);
     let (runtime, guard) = (place.said(runtime), place.said(guard));

@@ -25,7 +25,7 @@ const STOP: Ask = Ask::Trip { lasting: true };
 const HOLD: Hold = Hold { line: Line(11), on_high: true, kind: GuardHold::Enable };
 /// Long enough for a loaded machine, short enough to wait for.
 const TIMEOUT: Span = Span::from_millis(400);
-/// For tests in which nothing may expire, so that no event is due to a timeout.
+/// For tests in which nothing may time out, so that no event can be caused by a timeout.
 const LONG: Span = Span::from_millis(600_000);
 /// How long a test waits for an event that must come.
 const SOON: Span = Span::from_millis(20_000);
@@ -122,7 +122,7 @@ impl Talk {
         Talk { connection: connect_to(&stand.socket).unwrap(), sequence: 0 }
     }
 
-    /// Sends a request with its own stamp and receives the answer; `None`: the guard hung up.
+    /// Sends a request stamped `stamp` and receives the answer; `None`: the guard closed the connection.
     fn ask_at(&mut self, ask: Ask, stamp: Instant) -> Option<GuardAnswer> {
         self.sequence += 1;
         assert!(send_to(&self.connection, &Request { sequence: self.sequence, stamp, ask }.encode()));
@@ -183,7 +183,7 @@ fn silence_or_stale_heartbeats_cut_the_line() {
     assert_eq!(stand.phase(), Phase::Tripped(Reason::Silent));
     let began = MonotonicClock.now();
     talk.drive();
-    // A repeated stamp counts as one heartbeat.
+    // Heartbeats with the same stamp count only once.
     soon("off", || {
         talk.ask_at(Ask::Heartbeat { advanced: true }, began);
         stand.levels() == [false, true, false, true, false]
@@ -224,7 +224,7 @@ fn any_caller_may_cut_the_line_and_only_the_runtime_restores_it() {
     talk.drive();
     let answer = ask_once(&stand.socket, STOP, SOON).unwrap();
     assert_eq!((answer.refused, answer.status.phase), (None, Phase::Tripped(Reason::Asked)));
-    assert!(!answer.status.line_on, "it is off before the answer goes out");
+    assert!(!answer.status.line_on, "the line is off before the answer is sent");
     assert_eq!(talk.ask(Ask::Set { on: true }).refused, Some(GuardRefusal::NotTrusted));
     let acknowledged = answer.status.stop;
     for ask in [Ask::Hello { board: BOARD, acknowledged }, Ask::Permit, Ask::Set { on: true }] {
@@ -239,14 +239,14 @@ fn a_stop_lasts_until_a_runtime_has_disarmed() {
     let mut talk = Talk::with(&stand);
     talk.drive();
     soon("silent", || stand.phase() == Phase::Tripped(Reason::Silent));
-    // The line is off already: the stop applies to what comes after.
+    // The line is off already: the stop applies to later attempts to switch it on.
     assert!(ask_once(&stand.socket, STOP, SOON).unwrap().refused.is_none());
     for _ in 0..3 {
         let answer = talk.ask(HELLO);
         assert_eq!(answer.refused, Some(GuardRefusal::Stopped));
         assert_eq!(answer.status.phase, Phase::Tripped(Reason::Asked));
         assert_eq!(talk.ask(Ask::Permit).refused, Some(GuardRefusal::NotTrusted));
-        talk = Talk::with(&stand); // another process, after the end of the first
+        talk = Talk::with(&stand); // stands for another process, after the first has ended
         soon("let in", || talk.ask(HELLO).refused != Some(GuardRefusal::Busy));
     }
     let acknowledged = talk.ask(Ask::Status).status.stop;
@@ -256,7 +256,7 @@ fn a_stop_lasts_until_a_runtime_has_disarmed() {
     assert_eq!(stand.levels()[..4], [false, true, false, true]);
 }
 
-/// Hardware with the guard's line and another one; it must not get a request for the guard's.
+/// Hardware with the guard's line and another one. It must never be asked for the guard's line.
 struct Bare(Levels);
 
 impl Hardware for Bare {
@@ -285,7 +285,8 @@ impl Gpio for Other {
     }
 }
 
-/// A runtime's side: its heartbeat, without a tick, so that its heartbeats never count.
+/// A runtime's side of the connection: its heartbeat thread without a control loop, so that no heartbeat ever
+/// reports progress.
 struct Side {
     link: Arc<Link>,
     requests: Arc<Requests>,
@@ -352,9 +353,10 @@ fn heartbeats_of_a_stopped_loop_do_not_keep_the_line_on() {
         .unwrap();
     soon("on", || gpio.set(HOLD.line, true) == Ok(()));
     let beats = || ask_once(&stand.socket, Ask::Status, SOON).unwrap().status.beats;
-    soon("it beats", || beats() > 0);
-    soon("and yet", || stand.levels() == [false, true, false]);
-    // It becomes trusted again on its own; the line stays off until there is a loop behind the heartbeats.
+    soon("heartbeats arrive", || beats() > 0);
+    soon("the line goes off all the same", || stand.levels() == [false, true, false]);
+    // The runtime becomes trusted again on its own. The line stays off until heartbeats report a running
+    // loop.
     soon("trusted again", || side.link.is_trusted());
     soon("heartbeats continue", || beats() > 10);
     assert_eq!(stand.levels(), [false, true, false]);
@@ -385,6 +387,6 @@ fn tripping_the_guard_by_hand_disarms_the_robot() {
     soon("trusted", || side.link.is_trusted());
     ask_once(&stand.socket, STOP, SOON).unwrap();
     soon("disarmed", || side.requests.disarm.load(Ordering::Acquire));
-    soon("trusted again, and still", || side.link.is_trusted());
+    soon("trusted again", || side.link.is_trusted());
     assert_eq!(stand.levels(), [false]);
 }

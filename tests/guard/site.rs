@@ -1,4 +1,4 @@
-//! A folder with a board, sockets, and the processes that were started in it, which end when it is dropped.
+//! A folder with a board and sockets, and the processes that a test starts in it. Dropping it ends them.
 
 use crate::cli::{Running, err, out, output, watching};
 use rustix::process::Signal;
@@ -90,14 +90,14 @@ impl TestSite {
         output(&[verb, &["--socket", &socket]].concat())
     }
 
-    /// `safe-stop` in this place.
+    /// Runs `safe-stop` for this site.
     pub fn safe_stop(&self, more: &[&str]) -> Output {
         let [board, guard, control] = ["board.toml", "guard", "control"].map(|name| self.path(name));
         let its = ["safe-stop", "--board", &board, "--guard", &guard, "--control", &control];
         output(&[&its, more].concat())
     }
 
-    /// Arms the robot, with its guard, if it has one, in order.
+    /// Arms the robot, and checks that it has not lost its guard, if it has one.
     pub fn arm(&self) {
         let armed = self.ask(&["arm", "--wait", "60s"]);
         assert_eq!(armed.status.code(), Some(0), "{}", err(&armed));

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
-/// How long a test checks that nothing happens: some hundred slots.
+/// How long a test checks that nothing happens: 150 slots of 10 ms.
 const WATCHED: Duration = Duration::from_millis(1_500);
 
 /// Checks for a while that the robot is not armed and the guard's line stays off.
@@ -30,7 +30,7 @@ fn stop_of_a_paused_runtime_is_acknowledged_when_it_resumes() {
     soon("the line is on", || place.of_guard()["line_on"] == true);
     place.send(runtime, Signal::STOP);
     soon("tripped", || place.of_guard()["reason"] == "silent");
-    // Only the guard receives it: the given control socket does not exist.
+    // Only the guard receives the stop, because the given control socket does not exist.
     let [board, guard, nowhere] = ["board.toml", "guard", "nowhere"].map(|name| place.path(name));
     let stopped = output(&["safe-stop", "--board", &board, "--guard", &guard, "--control", &nowhere]);
     assert_eq!(stopped.status.code(), Some(0), "{}", err(&stopped));
@@ -80,7 +80,7 @@ fn only_a_runtime_of_this_board_is_disarmed() {
     assert_eq!(stopped.status.code(), Some(0), "{}", err(&stopped));
     assert!(out(&stopped).contains("the running robot is disarmed"), "{}", out(&stopped));
     assert_eq!(place.of_runtime()["mode"], "disarmed");
-    // The same file with other values is another board.
+    // The same file with a changed value counts as another board.
     let board = std::fs::read_to_string(place.path("board.toml")).unwrap();
     std::fs::write(place.path("board.toml"), board.replace("bank = 64", "bank = 65")).unwrap();
     let stopped = place.safe_stop(&[]);
@@ -96,7 +96,7 @@ fn a_silent_runtime_is_not_reported_as_stopped() {
     let stopped = place.safe_stop(&[]);
     assert_eq!(stopped.status.code(), Some(69), "{}", out(&stopped));
     assert!(err(&stopped).contains("does not answer") && err(&stopped).contains("cut"), "{}", err(&stopped));
-    assert!(began.elapsed() < Duration::from_secs(10), "it is meant for emergencies");
+    assert!(began.elapsed() < Duration::from_secs(10), "too slow for an emergency");
     drop(listens);
     let stopped = place.safe_stop(&[]);
     assert_eq!(stopped.status.code(), Some(0), "no process is there: {}", err(&stopped));

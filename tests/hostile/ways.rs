@@ -1,9 +1,9 @@
-//! The ways in for bytes from others: files, and lines and frames from other processes. Each way in reads its
-//! bytes through the same function as the program does and checks what is promised about it; a broken promise
-//! is a panic.
+//! The entry points for bytes from outside: files, and lines and frames from other processes. Each one reads
+//! its bytes through the same function as the program does, and checks what that function promises; a broken
+//! promise is a panic.
 //!
-//! Used by the tests next to it and by the fuzzer (`fuzz/`), so it depends on neither. The fuzzer limits what
-//! an input may cost.
+//! Used by the tests next to it and by the fuzzer (`fuzz/`), so it depends on neither. The fuzzer limits the
+//! time and memory that an input may cost.
 
 #[path = "ways/em_brain.rs"] // the fuzzer includes this file from another folder
 mod em_brain;
@@ -40,11 +40,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-/// One way in.
+/// One entry point.
 pub struct WayIn {
-    /// Its name, also that of its fuzz target.
+    /// Its name, which is also that of its fuzz target.
     pub name: &'static str,
-    /// How to turn one input into another that passes the first check.
+    /// How a mutated input is made to pass the first check.
     pub form: Form,
     /// Valid inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
@@ -61,7 +61,7 @@ pub enum Form {
     Signed,
 }
 
-/// All ways in.
+/// All entry points.
 pub const WAYS_IN: [WayIn; 13] = [
     WayIn { name: "board", form: Form::Plain, seeds: boards, take: take_board },
     WayIn { name: "log", form: Form::Plain, seeds: logs, take: take_log },
@@ -78,7 +78,7 @@ pub const WAYS_IN: [WayIn; 13] = [
     WayIn { name: "em_profile", form: Form::Plain, seeds: em_brain::profiles, take: em_brain::take_profile },
 ];
 
-/// The container that `header` begins, with another payload: length and digest are recomputed (layout:
+/// A container with the header of `header` and another payload; length and digest are recomputed (layout:
 /// `ganglion::system::codec`).
 pub fn signed(header: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = header[..16].to_vec();
@@ -99,7 +99,7 @@ pub fn payload_of(bytes: &[u8]) -> Option<Range<usize>> {
 fn reported(what: &dyn Display) {
     const MOST: usize = 64 << 10;
     let words = what.to_string();
-    assert!(words.len() <= MOST, "{} bytes of words", words.len());
+    assert!(words.len() <= MOST, "a message of {} bytes", words.len());
     let obeyed = words.chars().find(|c| c.is_control() && *c != '\n');
     assert_eq!(obeyed, None, "a control character in {words:?}");
 }
@@ -167,7 +167,7 @@ fn take_recording(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     loop {
         match reader.next_event() {
-            // Replay reaches a decision for every complete step, whatever its values.
+            // The replay must reach a decision for every complete step, whatever the step's values.
             Ok(Some(Event::Step(step))) => drop(replay.step(&step, 0)),
             Ok(Some(_)) => {}
             Ok(None) => return true,
@@ -274,8 +274,8 @@ fn map_of(board: &Board) -> Map {
     map
 }
 
-/// After an accepted snapshot, the field gives finite answers, the map's places can be compared, and their
-/// own snapshot is accepted too.
+/// After an accepted snapshot, the field gives finite answers, the map's places can be compared, and a
+/// snapshot of the resulting state is accepted too.
 fn take_snapshot(bytes: &[u8]) -> bool {
     let snapshot = match with_file(bytes, Snapshot::load) {
         Ok(snapshot) => snapshot,
@@ -310,7 +310,7 @@ fn take_snapshot(bytes: &[u8]) -> bool {
         assert!(brain.engine.save(&mut live));
         let state = State { learned: brain.engine.learned(), live };
         let own = Snapshot::new(&brain.board, state).with_map(places);
-        own.check(&brain.board).expect("the state after an accepted one is accepted again");
+        own.check(&brain.board).expect("the state after an accepted snapshot is accepted too");
         true
     })
 }
@@ -360,7 +360,7 @@ fn requests() -> Vec<Vec<u8>> {
 fn take_request(bytes: &[u8]) -> bool {
     let Ok(request) = serde_json::from_slice::<control::Request>(bytes) else { return false };
     assert!(request.near.is_none_or(|near| near.iter().all(|place| place.is_finite())), "{request:?}");
-    let line = serde_json::to_vec(&request).expect("the file can be written");
+    let line = serde_json::to_vec(&request).expect("a request can be encoded");
     assert_eq!(serde_json::from_slice::<control::Request>(&line).ok(), Some(request));
     true
 }
@@ -444,7 +444,7 @@ impl Brain {
         assert!(response.motors.iter().all(|motor| motor.is_finite()), "{response:?}");
     }
 
-    /// Runs enough cycles for every part of a cycle to have its turn, from number `from` on.
+    /// Runs enough cycles, from number `from` on, for every part of the field to be stepped.
     fn goes_on(&mut self, from: u64) {
         self.cycle = from;
         (0..4).for_each(|_| self.cycle());
@@ -453,7 +453,7 @@ impl Brain {
 
 thread_local!(static BRAIN: RefCell<Brain> = RefCell::new(Brain::new()));
 
-/// `bytes` as a file during `work`.
+/// Calls `work` with the path of a file that contains `bytes`.
 fn with_file<T>(bytes: &[u8], work: impl FnOnce(&Path) -> T) -> T {
     thread_local!(static FILE: PathBuf = {
         let thread = format!("{:?}", std::thread::current().id());

@@ -1,6 +1,6 @@
 //! The files of `src/` that pass data between threads, built with loom, and a model of each: two or three
 //! threads that act like the program's. Loom runs every order of their accesses that the memory model allows,
-//! and fails if a value is torn, a word is lost, or a thread sleeps for ever. `scripts/check-loom` runs it.
+//! and fails if a value is torn, a write is lost, or a thread sleeps for ever. `scripts/check-loom` runs it.
 
 #[path = "../../src/system/executor/waker.rs"]
 mod waker;
@@ -16,7 +16,7 @@ mod sync;
 #[path = "../../src/base/time.rs"]
 mod time;
 
-// Re-exports the modules under the paths by which the included files refer to each other.
+// The paths by which the files refer to each other.
 mod base {
     pub(crate) use crate::time;
     pub(crate) mod plan {
@@ -33,7 +33,7 @@ mod system {
 }
 
 fn main() {
-    // Loom reports what it found by a panic; the script checks the exit code.
+    // Loom panics if a model fails; the script checks the exit code.
     for (name, model) in models::ALL {
         let began = std::time::Instant::now();
         loom::model(model);

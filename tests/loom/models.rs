@@ -1,5 +1,5 @@
-//! What the program's threads do with each structure, as short as possible while every relevant order can
-//! still occur.
+//! What the program's threads do with each structure, as short as possible while every relevant interleaving
+//! can still occur.
 
 use crate::waker::Waker;
 use crate::cause::Cause;
@@ -13,11 +13,11 @@ pub type Model = (&'static str, fn());
 
 /// All models.
 pub const ALL: [Model; 6] = [
-    ("triple buffer: a value is complete and never older than the one before", whole_and_newest),
+    ("triple buffer: a value is complete and newer than the one before", whole_and_newest),
     ("triple buffer: a cell is written again only after it was read", cells_have_one_owner),
     ("halt: a worker that reads it knows which commands it overrides", heard_with_its_time),
-    ("halt: two raised at once are seen with the later time", two_at_once),
-    ("waker: a worker that is woken wakes, also just before it sleeps", rung_wakes),
+    ("halt: of two raised at once, the later time is seen", two_at_once),
+    ("waker: a wake-up is not lost, even just before the worker sleeps", rung_wakes),
     ("waker: the woken worker sees what was written before the wake-up", left_is_seen),
 ];
 
@@ -48,7 +48,7 @@ fn whole_and_newest() {
     assert_eq!(newest, 2, "the newest value is lost");
 }
 
-/// Four values and two takes: the writer returns to a cell that the reader had read.
+/// Four values and two takes: the writer returns to a cell that the reader has read.
 fn cells_have_one_owner() {
     let (mut writer, mut reader) = triple_buffer(0u8);
     let put = thread::spawn(move || (1..=4).for_each(|value| _ = writer.put(value)));
@@ -68,7 +68,7 @@ fn heard_with_its_time() {
     let raised = thread::spawn(move || raiser.raise(Cause::EStop, at(7)));
     if let Some(to) = watch.take() {
         assert_eq!(to, at(7), "a command could pass");
-        assert_eq!(watch.take(), None, "it was received before");
+        assert_eq!(watch.take(), None, "the same halt was received twice");
     }
     raised.join().unwrap();
     watch.take();
@@ -99,7 +99,7 @@ fn rung_wakes() {
     rings.join().unwrap();
 }
 
-/// The word itself is relaxed: the waker makes it visible.
+/// The word itself is accessed with relaxed ordering: the waker must make it visible.
 fn left_is_seen() {
     let waker = Arc::new(Waker::default());
     let word = Arc::new(AtomicU64::new(0));

@@ -1,12 +1,12 @@
-//! The algebra of binding, as properties of vectors of any allowed length, compared with sums in f64 by the
-//! definition.
+//! The algebra of binding, as properties of vectors of any allowed length; results are compared with the
+//! defining sums, computed in f64.
 
 use super::{dim, largest_gap, rows};
 use ganglion::memory::{Fault, Length, Workspace, vector};
 use proptest::prelude::*;
 
-/// Largest rounding error of one number in a product of two vectors of length about 1: a few roundings of
-/// 6e-8 per stage, 2 log2(d) stages, on numbers of 1/sqrt(d).
+/// Largest rounding error of one number in a product of two vectors of length about 1: a few rounding errors
+/// of 6e-8 per stage, in 2 log2(d) stages, on numbers of about 1/sqrt(d).
 const ROUNDING: f32 = 1e-6;
 
 fn bind(d: usize, a: &[f32], b: &[f32]) -> Vec<f32> {
@@ -90,7 +90,7 @@ proptest! {
     fn an_exact_inverse_works_or_is_refused(d in any_dim(), seed in any::<u64>()) {
         let a = rows(seed, 0, 1, d);
         match vector::inverse(&a) {
-            // Rounding is magnified by one over the smallest spectral share.
+            // Rounding errors are magnified by the reciprocal of the smallest spectral share.
             Ok(inverse) => prop_assert!(largest_gap(&bind(d, &a, &inverse), &vector::identity(dim(d))) < 1e-4),
             Err(fault) => prop_assert!(matches!(fault, Fault::Vanishing { .. }), "{}", fault),
         }
@@ -141,13 +141,13 @@ fn the_error_stays_within_the_stated_bound_whatever_the_sizes() {
         let gap: Vec<f32> = bind(d, &a, &b).iter().zip(definition(&a, &b)).map(|(x, y)| x - y).collect();
         let (u, stages) = (2.0_f64.powi(-24), 3.0 * 4.0 + 4.0);
         let bound = 4.0 * stages * u * (largest(&a) * length(&b) + largest(&b) * length(&a));
-        // The definition itself is rounded to f32 here: one u more.
+        // The result by the definition is itself rounded to f32 here, which adds one u.
         assert!(
             length(&gap) < bound + u * length(&a) * largest(&b),
-            "scale {scale}: {} {bound}",
+            "scale {scale}: {} exceeds {bound}",
             length(&gap)
         );
-        assert!(length(&gap) > 0.0, "a bound that nothing approaches is too loose");
+        assert!(length(&gap) > 0.0, "an error of exactly 0 tests no bound");
     }
 }
 
@@ -224,7 +224,8 @@ fn a_thousand_path_integration_steps_end_at_the_right_place() {
     }
     let expected = vector::power(&step, 10.0).expect("unitary");
     assert!((1.0 - workspace.cosine(&here, &expected).expect("shapes")).abs() < 1e-5);
-    // The step itself is rounded once and then used a thousand times: this causes the drift, not the sums.
+    // The step is rounded once and then used a thousand times: this, not the rounding of sums, causes the
+    // drift.
     let length = workspace.dot(&here, &here).expect("shapes").sqrt();
     assert!((length - 1.0).abs() < 1e-4, "{length}");
 }

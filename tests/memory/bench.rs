@@ -14,7 +14,7 @@ fn every_operation_is_measured_beside_its_baseline() {
     assert_eq!(object["schema"], 1);
     let all = object["cells"].as_array().expect("a list");
     let cells: Vec<&Value> = all.iter().filter(|cell| cell["residence"].is_null()).collect();
-    // Two lengths: five operations on one vector and on a hundred.
+    // Two lengths, each with five operations on one vector and five on a hundred.
     assert_eq!(cells.len(), 2 * (5 + 5));
     for cell in cells {
         let number =
@@ -57,7 +57,7 @@ fn oversized_measurements_are_skipped_and_reported() {
     }
 }
 
-/// The program with the stand-in for the driver, and a cache folder of its own.
+/// Runs the program with the stand-in for the CUDA driver and the cache folder `cache`; returns its report.
 fn with_stand_in(folder: &std::path::Path, cache: &std::path::Path, arguments: &[&str]) -> Value {
     let ended = ganglion(arguments)
         .env("LD_LIBRARY_PATH", folder)
@@ -106,7 +106,7 @@ fn assert_compared(object: &Value) {
                 near("speed_up_from_host", own / all);
                 near("transfer_share", (all - there) / all);
             }
-            // Rows that are not transferred, or whose transfer is within the noise: absent, not 0.
+            // If no rows are transferred, or the transfer is within the noise, the figures are absent, not 0.
             _ => assert!(one["transfer_us"].is_null() && one["transfer_share"].is_null(), "{one}"),
         }
     }
@@ -152,7 +152,7 @@ fn board_targets_are_judged_only_on_a_real_gpu() {
     assert_eq!(
         (&measured[..4], measured[5]),
         (&[true, true, true, false][..], true),
-        "1000 were not asked for"
+        "a batch of 1000 was not requested"
     );
     for row in rows(&with(None)) {
         assert!(
@@ -181,7 +181,7 @@ fn rows_beyond_80_percent_of_gpu_memory_are_refused() {
     assert!(memory["share_of_limit"].as_f64().is_some_and(|share| share > 0.8), "{memory}");
     assert!(memory["refused"].as_str().is_some_and(|why| why.contains("more than 80 % of its 67108864")));
     let cells = object["cells"].as_array().expect("a list");
-    assert!(cells.len() == 5 && cells.iter().all(|cell| cell["residence"].is_null()), "the CPU's own");
+    assert!(cells.len() == 5 && cells.iter().all(|cell| cell["residence"].is_null()), "CPU only");
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn the_gpu_is_measured_and_the_choice_is_reported_and_kept() {
         let cells = object["cells"].as_array().expect("a list").iter();
         cells.filter(|cell| cell["residence"] == residence && cell["threads"] == 0).count()
     };
-    assert_eq!((on_gpu("host"), on_gpu("gpu")), (2 * 4, 2 * 5), "a store is on the GPU in any case");
+    assert_eq!((on_gpu("host"), on_gpu("gpu")), (2 * 4, 2 * 5), "clean-up always has its store on the GPU");
     assert_compared(&object);
     let choice = |object: &Value| object["choices"][0][1].as_str().unwrap_or_default().to_string();
     assert!(choice(&object).starts_with("measured now; bind, rows in host memory: "), "{}", choice(&object));
@@ -221,7 +221,7 @@ fn the_gpu_is_measured_and_the_choice_is_reported_and_kept() {
     let found = |more: &[&str]| {
         let object = with_stand_in(alone.folder(), &cache, &[&["doctor", "--json"], more].concat());
         let findings = object["findings"].as_array().expect("a list").clone();
-        let own = findings.iter().find(|finding| finding["topic"] == "vectors").expect("it is looked at");
+        let own = findings.iter().find(|finding| finding["topic"] == "vectors").expect("a finding");
         own["found"].as_str().unwrap_or_default().to_string()
     };
     assert_eq!(found(&["--memory-gpu", "never"]), "of 512 numbers: on the processor, as requested");

@@ -26,7 +26,7 @@ fn nack_faults_silence_every_device() {
     assert_eq!(rig.adc(0), Err(DeviceFault::Bus { register: 0x17, fault: BusFault::Nack }));
     assert_eq!(lean(&mut rig), Err(DeviceFault::Bus { register: 0, fault: BusFault::Nack }));
     rig.wait_until(ms(3000));
-    assert!(rig.adc(0).is_ok() && lean(&mut rig).is_ok(), "and leaves no effect");
+    assert!(rig.adc(0).is_ok() && lean(&mut rig).is_ok(), "the fault has no lasting effect");
     assert_eq!(rig.report().failed_transfers, before + 2);
 }
 
@@ -51,7 +51,7 @@ fn a_frame_that_a_stuck_bus_breaks_off_may_have_arrived() {
     let mut stopped = 0;
     for seed in 0..40 {
         let mut rig = Rig::ready(seed, &["i2c-stuck@2+1"]);
-        rig.command_wheels([0.2, 0.0], 0.0).unwrap(); // the wheel whose frame is the first of a stop
+        rig.command_wheels([0.2, 0.0], 0.0).unwrap(); // the wheel whose frame a stop sends first
         rig.wait_until(ms(2000));
         let fault = rig.stop().unwrap_err();
         assert_eq!(fault, DeviceFault::Bus { register: 0x2D, fault: BusFault::TimedOut });
@@ -61,7 +61,7 @@ fn a_frame_that_a_stuck_bus_breaks_off_may_have_arrived() {
         rig.set_up().unwrap();
         assert!(rig.plant.motors_still());
     }
-    // All three bytes arrive in one draw out of four: 10 of 40 are expected, and never 0 or 40.
+    // All three bytes arrive with probability 1/4: 10 of 40 are expected, and certainly not 0 or 40.
     assert!((3..=20).contains(&stopped), "{stopped} of 40 frames arrived whole");
 }
 
@@ -138,7 +138,7 @@ fn a_brown_out_resets_the_controller_while_a_motor_runs() {
     let mut rig = Rig::ready(1, &["brown-out@1+2"]);
     let resets = rig.report().mcu_resets;
     rig.wait_until(ms(1500));
-    assert_eq!(rig.report().mcu_resets, resets, "nothing runs, so nothing happens");
+    assert_eq!(rig.report().mcu_resets, resets, "no motor runs, so the controller is not reset");
     let _ = rig.command(0.3, 0.0); // only its first write may arrive
     rig.sleep(ms(2));
     assert_eq!((rig.report().mcu_resets, rig.report().brown_outs), (resets + 1, 1));
@@ -146,11 +146,11 @@ fn a_brown_out_resets_the_controller_while_a_motor_runs() {
     assert_eq!(rig.adc(4), Err(DeviceFault::Bus { register: 0x13, fault: BusFault::Nack }));
     rig.sleep(ms(160));
     let dipped = volts(&mut rig);
-    assert!((6.0..7.5).contains(&dipped), "{dipped} V, coming back");
+    assert!((6.0..7.5).contains(&dipped), "{dipped} V, recovering");
     rig.set_up().unwrap(); // 520 ms: until after 2.1 s
     let _ = rig.command(0.3, 0.0);
     rig.sleep(ms(2));
-    assert_eq!(rig.report().brown_outs, 2, "as long as the supply is weak");
+    assert_eq!(rig.report().brown_outs, 2, "the supply is still weak, so the controller is reset again");
     rig.wait_until(ms(3000));
     rig.set_up().unwrap();
     rig.command(0.3, 0.0).unwrap();

@@ -63,7 +63,7 @@ fn standing_turning_and_leaning_are_distinguished() {
     let [_, _, turn, ..] = poll(&mut rig, device.as_mut()).unwrap();
     rig.sleep(ms(100));
     let turned = ((rig.report().pose.heading - before) / 0.1).to_degrees() as f32;
-    assert!(turned < -20.0 && near(turn, turned, 0.1 * turned.abs()), "{turn} and not {turned}");
+    assert!(turned < -20.0 && near(turn, turned, 0.1 * turned.abs()), "{turn} instead of {turned}");
 
     rig.command(0.0, 0.0).unwrap();
     rig.wait_until(ms(4500));
@@ -84,10 +84,10 @@ fn a_power_loss_is_noticed_and_a_set_up_recovers() {
     assert_eq!(poll(&mut rig, device.as_mut()), asleep);
     set_up(&mut rig, device.as_mut()).unwrap();
     let [.., up, _] = poll(&mut rig, device.as_mut()).unwrap();
-    assert!(near(up, 9.81, 0.2), "{up}: in the set scale");
+    assert!(near(up, 9.81, 0.2), "{up}: the configured scale is in effect again");
 }
 
-/// The sensor's line pulses for each sample once the driver enables that, as it is wired on the Jetson.
+/// Wired as on the Jetson, the sensor pulses its data-ready line once per sample after that is enabled.
 #[test]
 fn the_data_ready_line_rises_once_per_sample() {
     let board = ganglion::sim::rehearsal(&shipped("jetson-orin-nano")).expect("it drives here").board;

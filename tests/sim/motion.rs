@@ -23,7 +23,7 @@ fn both_hat_revisions_drive_forwards_back_right_and_left() {
             let (ahead, turned) = way(&rig);
             assert_eq!(ahead > 0.01, drive > 0.0, "{name} {drive} {steering}: {ahead} m");
             assert_eq!(ahead < -0.01, drive < 0.0, "{name} {drive} {steering}: {ahead} m");
-            // Counter-clockwise is positive: driving forwards with the wheels to the right turns it
+            // Counter-clockwise is positive: driving forwards with the wheels to the right turns the car
             // clockwise.
             let expected = -drive * steering;
             assert_eq!(turned < -0.1, expected < 0.0, "{name} {drive} {steering}: {turned} rad");
@@ -54,7 +54,7 @@ fn nothing_moves_before_timers_run() {
     rig.i2c.write(0x14, &[0x2C, 0x0F, 0xFF]).unwrap();
     rig.sleep(ms(500));
     assert_eq!(rig.report().distance_m, 0.0);
-    assert!(!rig.plant.motors_still(), "the pulses continue anyway");
+    assert!(!rig.plant.motors_still(), "the registers request pulses anyway");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// The result does not matter here, only that something happens.
+/// Performs one act. Callers ignore the result: only the state of the world afterwards matters.
 fn perform(rig: &mut Rig, act: &Act) -> Result<(), BusFault> {
     let mut back = [0; 4];
     match act {

@@ -1,5 +1,5 @@
 //! The world is fair: a few lines of reflexes, on the same simulated hardware as the real runtime, prevent
-//! all contacts. A layout in which that fails would say nothing about the software.
+//! all contacts. In a layout where they failed, a contact would say nothing about the software.
 
 use super::{Rig, ms};
 use ganglion::base::time::Clock;
@@ -7,14 +7,14 @@ use ganglion::base::time::Clock;
 /// The state of the simple driver.
 enum Doing {
     Ahead,
-    /// Backs out until that slot, with the wheels to that side.
+    /// Backs out until slot `until`, with the front wheels turned to `side`.
     Back {
         until: u64,
         side: f32,
     },
 }
 
-/// Drives for `slots` of 10 ms: polls like the board (sonar 60 ms, ground 20 ms), decides, writes.
+/// Drives for `slots` of 10 ms: polls at the board's periods (sonar 60 ms, ground 20 ms), decides, writes.
 fn wander(seed: u64, slots: u64) -> Rig {
     let mut rig = Rig::ready(seed, &[]);
     let mut doing = Doing::Ahead;
@@ -25,7 +25,8 @@ fn wander(seed: u64, slots: u64) -> Rig {
         rig.clock.set(now);
         if slot % 6 == 0 {
             let heard = rig.range().expect("a sonar that works");
-            // The echo returns some slots later; another thread waits for it.
+            // The echo returns some slots later. In the runtime another thread waits for it, so the clock
+            // is set back.
             heard_at = slot + 1 + rig.clock.now().since(now).as_nanos() / 10_000_000;
             pending = Some(heard);
             rig.clock.set(now);

@@ -1,4 +1,4 @@
-//! The chips on their buses: times, framing, resets, echoes, converters.
+//! The simulated chips on their buses: timing, framing, resets, echoes, converters.
 
 use super::{Rig, ms, shipped};
 use ganglion::base::fault::BusFault;
@@ -49,7 +49,7 @@ fn an_interrupted_write_shifts_all_frames_until_a_reset() {
     rig.command(0.3, 0.0).unwrap();
     rig.sleep(ms(300));
     rig.i2c.write(0x14, &[0x2D]).unwrap(); // two of three bytes are missing
-    // Every write is acknowledged and none arrives: neither stop nor converter obeys.
+    // Every write is acknowledged but misread: a stop has no effect, and the converter's value is frozen.
     rig.stop().unwrap();
     assert!(!rig.plant.motors_still());
     let frozen = rig.adc(0);
@@ -63,8 +63,8 @@ fn an_interrupted_write_shifts_all_frames_until_a_reset() {
     assert!(rig.report().speed > 0.1);
 }
 
-/// A module with an endless pulse counted as lost in open space. As soon as something is near enough to
-/// answer the next trigger, its line falls and the next ping measures.
+/// In open space, a module that ends its pulse only with an echo counts as lost. As soon as something is near
+/// enough to answer the next trigger, its echo line falls, and the ping after that measures.
 #[test]
 fn an_endless_pulse_ends_with_the_next_triggers_echo() {
     let mut board = shipped("sim");
@@ -179,7 +179,7 @@ fn the_simulated_hardware_also_works_in_real_time() {
     let plant = Plant::new(&board, 9, &[], clock.clone());
     let mut sonar = HcSr04::new(Line(27), Line(22));
     let real = sonar.measure(plant.gpio().as_mut(), clock.as_ref()).map(|range| range.0);
-    // Stamps are made when the edge happens: a late thread does not change the range.
+    // An edge is time-stamped when it happens, so a late thread does not change the range.
     assert_eq!(real, Rig::new(board, 9, &[]).range());
     let counts = HatAdc::new(0x14, 0, 1.0).read(plant.i2c().as_mut());
     assert_eq!(counts, Rig::new(shipped("sim"), 9, &[]).adc(0));

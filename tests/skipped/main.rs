@@ -2,7 +2,7 @@
 //! tool, and which ones.
 
 #[path = "../skips.rs"]
-#[allow(dead_code, reason = "tests write notes, this program only takes them")]
+#[allow(dead_code, reason = "tests write notes, this program only collects them")]
 mod skips;
 
 fn main() -> std::io::Result<()> {

@@ -28,7 +28,7 @@ type Decide = Box<dyn FnMut(&CycleRequest) -> Fate + Send>;
 /// The connection to the script.
 pub struct Script {
     clock: Arc<SimClock>,
-    /// Whether a process is listening at a time.
+    /// Whether the tether's process is listening at the given time.
     listens: Box<dyn Fn(Instant) -> bool + Send>,
     decide: Decide,
     connected: bool,
@@ -49,7 +49,7 @@ impl Script {
         }
     }
 
-    /// This script, with a process that listens only at some times.
+    /// This script, with a process that listens only when `listens` is true.
     pub fn listening(self, listens: impl Fn(Instant) -> bool + Send + 'static) -> Script {
         Script { listens: Box::new(listens), ..self }
     }
@@ -111,7 +111,7 @@ impl Hop for Script {
                 self.put(now, &FromTether::Link(LinkPhase::Joined, Text::of("script")));
             }
             FromRuntime::Request(bytes) => {
-                let request = CycleRequest::decode(bytes).expect("and requests that can be answered");
+                let request = CycleRequest::decode(bytes).expect("the runtime sends valid requests");
                 self.meet(&request);
             }
         }

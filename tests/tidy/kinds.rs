@@ -17,7 +17,7 @@ const KINDS: [&str; 8] = [
     "Attachment::",
 ];
 
-/// Where each `match` of `code` with a wildcard arm begins, if another of its arms names one of [`KINDS`].
+/// Where each `match` of `code` begins that has a wildcard arm and another arm that names one of [`KINDS`].
 fn open_matches(code: &str) -> Vec<usize> {
     let begins = code.match_indices("match ").filter(|(start, _)| {
         let before = code[..*start].chars().next_back();
@@ -76,7 +76,7 @@ fn matches_over_kinds_have_no_wildcard() {
         let Source { code, .. } = &source;
         for start in open_matches(source.without_tests()) {
             let line = code[..start].lines().count();
-            faults.push(format!("{}: `_ =>` would take a new kind in silence", at(&source, line)));
+            faults.push(format!("{}: `_ =>` would silently accept a new kind", at(&source, line)));
         }
     }
     none(faults);

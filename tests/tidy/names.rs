@@ -11,7 +11,7 @@ use std::path::Path;
 const DOCUMENTS: &[&str] =
     &["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "boards/README.md"];
 
-/// Folders in which a document's paths start, or whose names the paths may leave out.
+/// Folders to which the paths in a document may be relative.
 const FOLDERS: &[&str] = &[
     "",
     "src/",
@@ -48,7 +48,8 @@ const OTHERS: &[(&str, &str, &str)] = &[
 /// A document that names files and functions of other crates, as they were in the reviewed version.
 const ABOUT_OTHERS: &str = "docs/dependencies.md";
 
-/// The part of a text about the present: of a changelog, the unreleased section.
+/// The part of a text that describes the current code: all of it, or a changelog up to the end of the
+/// unreleased section.
 fn present<'t>(path: &str, text: &'t str) -> &'t str {
     if path != "CHANGELOG.md" {
         return text;
@@ -58,7 +59,8 @@ fn present<'t>(path: &str, text: &'t str) -> &'t str {
     &text[..end]
 }
 
-/// Texts between backticks in prose, with their lines; fences are programs or output.
+/// Texts between backticks in prose, with their line numbers. Fenced blocks are skipped: they hold programs
+/// or output.
 fn quoted(text: &str) -> Vec<(usize, &str)> {
     let (mut all, mut fenced) = (Vec::new(), false);
     for (number, line) in text.lines().enumerate() {
@@ -103,7 +105,7 @@ impl Tree {
         modules || self.has_type(parts)
     }
 
-    /// Whether some file defines or extends the type, and contains the rest.
+    /// Whether some file defines or extends the type, and contains the other parts.
     fn has_type(&self, parts: &[&str]) -> bool {
         let kinds = ["struct", "enum", "trait", "type", "union", "impl", "for", "mod"];
         self.sources.iter().any(|source| {
@@ -129,7 +131,7 @@ fn has_word(source: &Source, part: &str) -> bool {
     }
 }
 
-/// The parts of `a::b::c`, if it looks like a path; an open end (`a::`) is that of a module.
+/// The parts of `a::b::c`, if it looks like a path; a trailing `::` (`a::`) follows a module.
 fn path_of(quoted: &str) -> Option<Vec<&str>> {
     let quoted = quoted.strip_suffix("()").unwrap_or(quoted);
     let quoted = quoted.strip_prefix("crate::").or(quoted.strip_prefix("ganglion::")).unwrap_or(quoted);
@@ -208,7 +210,7 @@ fn missing_names_are_found_and_existing_ones_pass() {
     assert_eq!(stale(&tree, "docs/x.md", text), [""; 0]);
     let gone = "first\n`guard::Post` `Server::sit` `src/post.rs` `scripts/nothing` `drive::a_test_of_old`";
     assert_eq!(stale(&tree, "docs/x.md", gone).len(), 5);
-    assert_eq!(stale(&tree, "docs/x.md", "```\n`guard::Post`\n```"), [""; 0], "a fence is not a sentence");
+    assert_eq!(stale(&tree, "docs/x.md", "```\n`guard::Post`\n```"), [""; 0], "a fenced block is not prose");
     let log = "## [Unreleased]\n`guard::Post`\n\n## [0.1.0]\n`guard::Old`";
     assert_eq!(stale(&tree, "CHANGELOG.md", log).len(), 1, "released sections describe the past");
 }

@@ -10,7 +10,7 @@ pub struct Source {
     pub path: String,
     /// The original text.
     pub text: String,
-    /// The text with comments and the insides of strings blanked; lines stay lines.
+    /// The text with comments and literals replaced by blanks; line breaks are kept.
     pub code: String,
 }
 
@@ -21,7 +21,7 @@ impl Source {
         rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
     }
 
-    /// The code before its unit tests, which may use more than the code they test; nothing for a file of
+    /// The code before its unit tests, which may use more than the code they test; empty for a file of
     /// tests.
     pub fn without_tests(&self) -> &str {
         if self.path.ends_with("tests.rs") || self.path.contains("/tests/") {
@@ -48,7 +48,7 @@ pub fn sources(folders: &[&str]) -> Vec<Source> {
     .collect()
 }
 
-/// Every text of the repository, with its path.
+/// The text files in the root and in these folders of the repository, each as its path and content.
 pub fn texts() -> Vec<(String, String)> {
     let mut paths = Vec::new();
     for folder in ["src", "tests", "docs", "boards", "data", "kernels", "hil", "scripts", "systemd", ".ci"] {
@@ -57,7 +57,7 @@ pub fn texts() -> Vec<(String, String)> {
     let top = fs::read_dir(".").expect("the root").flatten();
     paths.extend(top.filter(|entry| entry.path().is_file()).map(|entry| name_of(&entry.path())));
     // Cargo.lock names third-party crates, and .git is a file in a second work tree; a file that is not UTF-8
-    // is not a text.
+    // is not a text file.
     let ours = paths.into_iter().filter(|path| path != "Cargo.lock" && path != ".git");
     ours.filter_map(|path| Some((fs::read_to_string(&path).ok()?, path)))
         .map(|(text, path)| (path, text))
@@ -77,7 +77,7 @@ fn walk(folder: &Path, into: &mut Vec<String>) {
     }
 }
 
-/// `text` with comments and the insides of string and character literals replaced by blanks.
+/// `text` with comments, string literals and character literals replaced by blanks.
 pub fn code_only(text: &str) -> String {
     let all: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -148,8 +148,8 @@ pub fn crate_paths(code: &str) -> Vec<String> {
     paths
 }
 
-/// Paths that the code of the module at `path` (below `src`, without `.rs`) names through `super`, where that
-/// is the root.
+/// Paths that the code of the module at `path` (below `src`, without `.rs`) names through `super`s that lead
+/// to the crate root.
 pub fn paths_of_the_root(code: &str, path: &str) -> Vec<String> {
     let depth = path.trim_end_matches("/mod").split('/').count();
     let mut paths = Vec::new();
@@ -173,7 +173,7 @@ fn expand(prefix: &str, text: &str, into: &mut Vec<String>) -> usize {
         at += 1; // the brace or the comma
         at += text[at..].len() - text[at..].trim_start().len();
         if text[at..].starts_with('}') {
-            return at + 1; // after a comma at the end
+            return at + 1; // after a trailing comma
         }
         at += expand(&named, &text[at..], into);
         at += text[at..].len() - text[at..].trim_start().len();

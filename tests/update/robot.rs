@@ -51,7 +51,7 @@ impl Robot {
         self.path(name).symlink_metadata().is_ok()
     }
 
-    /// A signed package of `version` for this robot; `changes`: lines that come before the usual ones.
+    /// A signed package of `version` for this robot; `changes` has lines that override the usual ones.
     pub fn package(&self, version: &str, changes: &str) -> PathBuf {
         // The first line distinguishes a package from a damaged file.
         let usual = format!(

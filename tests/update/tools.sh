@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # A simulated machine: dpkg, systemctl, systemd-run, ssh-keygen, and the robot's own program, selected by the
-# name under which it is called. A package is a file of NAME=VALUE lines. $FAKE is the machine, $FAKE/system
-# its files. $FAKE/calls has every call, one per line; the call whose number is in $FAKE/cut kills the program
-# that made it, before or after it acts ($FAKE/cut-after).
+# name under which it is called. A package is a file of NAME=VALUE lines. $FAKE is the machine's folder,
+# $FAKE/system its root file system. $FAKE/calls has every call, one per line. The call whose number is in
+# $FAKE/cut kills the program that made it, before the call acts, or afterwards if $FAKE/cut-after exists.
 set -u
 tool=${0##*/}
 [ "$tool" != ganglion ] || tool=program

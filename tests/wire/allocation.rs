@@ -1,4 +1,4 @@
-//! Datagrams cost no allocation, at either end, whether they are accepted or dropped.
+//! Datagrams cause no allocation at either end, whether they are accepted or dropped.
 
 use crate::allocation::allocations_in;
 use ganglion::base::time::{Instant, Span};

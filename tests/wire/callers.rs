@@ -1,4 +1,5 @@
-//! A tether serves one runtime, of the same board; all others get the reason for the refusal.
+//! A tether serves one runtime at a time, which must have the tether's board; all others are told why they
+//! are refused.
 
 use super::stage::{Runtime, Stage, TetherMessage};
 use ganglion::base::time::Span;

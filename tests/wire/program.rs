@@ -59,7 +59,7 @@ fn a_key_is_made_once_and_rotated_with_both_valid() {
     assert_eq!(code(&again), Some(69));
     assert!(String::from_utf8_lossy(&again.stderr).contains("--second"));
     assert_eq!(KeyFile::read(&path).expect("a key file"), first);
-    // Both keys, then the newer one.
+    // Rotation: first both keys are valid, then only the newer one.
     assert_eq!(code(&key(&path, "rover-8", &["--second"])), Some(64), "another robot's");
     assert_eq!(code(&key(&path, "rover-7", &["--finish"])), Some(65), "there is nothing to finish");
     assert_eq!(code(&key(&path, "rover-7", &["--second"])), Some(0));

@@ -1,6 +1,6 @@
 //! A separate network on loopback, between one robot and its brain, as bad as a test wants: it loses,
-//! duplicates, delays, reorders and changes datagrams, or is cut. Every draw comes from a seed; the order of
-//! arrival is the kernel's.
+//! duplicates, delays, reorders and changes datagrams, or is cut. Every random draw comes from a seed; the
+//! kernel decides in which order datagrams arrive.
 
 use ganglion::base::seed::{Stream, bits};
 use std::collections::VecDeque;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What the network does to each datagram, in either direction. Chances are per thousand.
+/// What the network does to each datagram, in either direction. Probabilities are per thousand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weather {
     /// Nothing passes: a pulled cable.
@@ -25,7 +25,7 @@ pub struct Weather {
     pub changes: u64,
     /// Delay of each datagram.
     pub delay: Duration,
-    /// Additional random delay, up to this: datagrams overtake each other.
+    /// Maximum of an additional random delay, which lets datagrams overtake each other.
     pub jitter: Duration,
 }
 
@@ -50,7 +50,7 @@ struct Shared {
     is_over: AtomicBool,
 }
 
-/// The network; dropping it ends it.
+/// The network; it ends when this is dropped.
 pub struct Relay {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -89,7 +89,7 @@ impl Relay {
         *self.shared.weather.lock().expect("no panic while it was held") = weather;
     }
 
-    /// The last datagrams that arrived, unchanged; the oldest first.
+    /// The last datagrams that the relay received in this direction, unchanged, oldest first.
     pub fn kept(&self, way: Direction) -> Vec<Vec<u8>> {
         let kept = self.shared.kept.lock().expect("no panic while it was held");
         kept.iter().filter(|(of, _)| *of == way).map(|(_, datagram)| datagram.clone()).collect()
@@ -117,7 +117,7 @@ struct Road {
     brain: SocketAddr,
     seed: u64,
     drawn: u64,
-    /// Datagrams that will be lost before another draw decides.
+    /// How many of the next datagrams are lost whatever is drawn for them.
     burst: u64,
     under_way: Vec<(Instant, Direction, Vec<u8>)>,
 }

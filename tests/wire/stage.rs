@@ -61,7 +61,7 @@ pub struct Brain {
 }
 
 impl Brain {
-    /// Starts on its own port.
+    /// Starts on a free port.
     pub fn start() -> Brain {
         Brain::at(SocketAddr::from(([127, 0, 0, 1], 0)))
     }
@@ -161,10 +161,10 @@ impl Drop for Stage {
     }
 }
 
-/// A message of the tether.
+/// A message from the tether.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TetherMessage {
-    /// An answer, as it was sealed.
+    /// The brain's answer to a cycle.
     Answer(CycleAnswer),
     /// The link's state.
     Link(LinkPhase, String),
@@ -188,10 +188,10 @@ impl Runtime {
         Runtime::at(&stage.path, digest)
     }
 
-    /// Connects to the tether at any socket.
+    /// Connects to the tether at the socket `path`, as a runtime whose board has this digest.
     pub fn at(path: &Path, digest: [u8; 32]) -> Runtime {
         let began = std::time::Instant::now();
-        // Only a few connections may wait to be accepted.
+        // The listener's backlog is short, so a connection may be refused at first.
         let socket = std::iter::repeat_with(|| connect_to(path))
             .take_while(|_| began.elapsed() < TIMEOUT)
             .find_map(Result::ok)
@@ -238,7 +238,7 @@ impl Runtime {
                 }
             }
         }
-        panic!("the link never was {phase:?}");
+        panic!("the link never reached {phase:?}");
     }
 
     /// Sends requests until there is an answer; returns the number of the next cycle.
@@ -256,7 +256,7 @@ impl Runtime {
     }
 }
 
-/// Checks bit by bit that an answer is the one that the brain made.
+/// Checks that an answer equals the one that the brain gives to this cycle, in every field.
 pub fn check(answer: &CycleAnswer) {
     assert_eq!(*answer, answer_to(&request(answer.cycle)), "it is not the brain's answer");
 }

@@ -33,7 +33,7 @@ fn on_a_bad_network_answers_arrive_unchanged_and_once() {
             while let Some(heard) = runtime.recv(Span::from_millis(2)) {
                 let TetherMessage::Answer(answer) = heard else { continue };
                 check(&answer);
-                assert!(answer.cycle < cycle, "{} was not requested", answer.cycle);
+                assert!(answer.cycle < cycle, "no request was sent for {}", answer.cycle);
                 if answer.cycle >= first {
                     answers += 1;
                     newest = newest.max(answer.cycle);
@@ -81,9 +81,9 @@ fn a_restarted_brain_computer_is_joined_again() {
     assert!(stage.status()["counts"]["joined"].as_u64() >= Some(2));
 }
 
-/// Forged and replayed datagrams that are sent to the robot.
+/// Number of forged and replayed datagrams that are sent to the robot.
 const ATTACKS: u64 = 100_000;
-/// Datagrams sent before checking that all were received: fewer than a socket holds.
+/// Datagrams sent before each check that all were received: fewer than a socket's buffer holds.
 const BATCH: u64 = 64;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The ways in of the em-brain protocol: what a client sends, and the profile that defines its meaning.
+//! The entry points of the em-brain protocol: what a client sends, and the profile that defines its meaning.
 
 use super::reported;
 use ganglion::base::command::MAX_MOTORS;
@@ -32,8 +32,8 @@ pub fn streams() -> Vec<Vec<u8>> {
     framings.into_iter().map(stream).collect()
 }
 
-/// Every frame is answered by one frame, the field's sensors are on their scale whatever the client sent, and
-/// no frame exceeds its limit.
+/// Every frame is answered by one finite frame, the field's sensor values are in -1..=1 whatever the client
+/// sent, and no received frame exceeds the size limit.
 pub fn take_stream(bytes: &[u8]) -> bool {
     let (mut reader, mut client) = (FrameReader::default(), Client::new(PROFILE.with(Arc::clone)));
     let mut acted = false;
@@ -72,7 +72,8 @@ pub fn profiles() -> Vec<Vec<u8>> {
     vec![PICARX.as_bytes().to_vec()]
 }
 
-/// An accepted profile maps any finite vector to sensors on their scale, and to finite actions.
+/// An accepted profile maps any finite sensory vector to sensor values in -1..=1, and motor commands to
+/// finite actions.
 pub fn take_profile(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let file = match ProfileFile::parse(text) {

@@ -1,4 +1,4 @@
-//! The ways in of the link to a brain computer: datagrams, the contents of a join, key files.
+//! The entry points of the link to a brain computer: datagrams, the contents of a join, key files.
 
 use super::reported;
 use ganglion::base::time::{Instant, Span};
@@ -61,8 +61,8 @@ pub fn datagrams() -> Vec<Vec<u8>> {
     vec![first, second, data(Kind::Up, UP_BYTES), data(Kind::Down, DOWN_BYTES)]
 }
 
-/// Whatever arrives, neither end of a session accepts anything that its peer did not seal; a join may be a
-/// replay.
+/// Whatever arrives, neither end of a session accepts anything that its peer did not seal. Only a join may be
+/// a replay.
 pub fn take_datagram(bytes: &[u8]) -> bool {
     ENDS.with_borrow_mut(|ends| {
         let arrived = ends.robot.receive(bytes, Instant::ZERO + Span::from_millis(1));
@@ -71,7 +71,7 @@ pub fn take_datagram(bytes: &[u8]) -> bool {
         assert!(opened.is_err(), "{opened:?}");
     });
     if let Ok((said, _)) = accept(&key(), bytes) {
-        assert_eq!(said, Ok(join()), "only what was sealed with the key");
+        assert_eq!(said, Ok(join()), "accepted a join that was not sealed with the key");
     }
     Header::decode(bytes).is_ok_and(|header| header.encode()[..] == bytes[..header.encode().len()])
 }
@@ -80,7 +80,7 @@ pub fn joins() -> Vec<Vec<u8>> {
     vec![join().encode(), reply().encode(), JoinReply::refused(&"sensor 3 is `a`, not `b`").encode()]
 }
 
-/// An accepted join encodes to the same bytes, and every difference can be reported.
+/// An accepted join or reply encodes to the same bytes, and every difference between joins can be reported.
 pub fn take_join(bytes: &[u8]) -> bool {
     let joined = Join::decode(bytes).inspect_err(|error| reported(error)).ok();
     let replied = JoinReply::decode(bytes).inspect_err(|error| reported(error)).ok();
