@@ -216,8 +216,8 @@ settle() {
 }
 
 # whole VERSION MODE: checks that VERSION is completely installed and running, that no update is unfinished, and that
-# the robot's mode is MODE: disarmed (and never armed since the start), disarmed-again (armed by itself, as this board
-# does before an update has begun, and then disarmed), armed, or any.
+# the robot's mode is MODE: disarmed (and never armed since the start), disarmed-again (however often
+# it was armed before: this board arms by itself until an update begins), armed, or any.
 whole() {
     local version=$1 mode=$2 status update
     FACTS=$(g "$(inspection)")

@@ -132,7 +132,7 @@ fn carry(args: &Args) -> Result<(), Failure> {
     tether.run(|event| {
         // Limits the rate, because anyone who may connect or forge datagrams can cause any number of events.
         if let Some(more) = limits[kind(&event)].ask(MonotonicClock.now()) {
-            let dropped = if more == 0 { String::new() } else { format!(" ({more} similar ones dropped)") };
+            let dropped = if more == 0 { String::new() } else { format!(" ({more} others not logged)") };
             say!("{}{dropped}", describe(&event));
         }
     });

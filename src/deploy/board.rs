@@ -3,8 +3,8 @@
 //!
 //! How a board file is processed: `load` opens the files, `raw` parses them, `inherit` merges them into one
 //! table, and `check` reads every value from it through a `reader` and applies the rules. The result is a
-//! `plan`. Errors and warnings go into a `report`; `finding` contains their wording. `world_file` reads worlds
-//! in the same way.
+//! `plan`. Errors and warnings go into a `report`; `finding` contains their wording. `world_file` reads
+//! worlds in the same way.
 
 mod bounds;
 mod check;

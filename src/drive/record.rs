@@ -8,6 +8,7 @@
 
 mod copy;
 mod counts;
+mod due;
 mod facts;
 mod file;
 mod image;

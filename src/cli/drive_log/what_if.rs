@@ -66,7 +66,7 @@ impl Otherwise {
             );
         }
         if self.stretches.len() > TOLD {
-            say!("  and {} more times; --json lists them", self.stretches.len() - TOLD);
+            say!("  and {} more times; --json lists all", self.stretches.len() - TOLD);
         }
     }
 }

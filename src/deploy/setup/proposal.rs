@@ -102,8 +102,8 @@ const DROP_INS: &str = "usr/share/ganglion/drop-ins";
 const WATCHDOG_PATH: &str = "etc/systemd/system.conf.d/60-ganglion-watchdog.conf";
 /// 15 s is the longest timeout of a Raspberry Pi's timer (bcm2835_wdt), and longer than a busy systemd needs.
 const WATCHDOG: &str = "\
-# Written by 'ganglion setup --watchdog'. If the kernel or systemd hangs for 15 s, the hardware resets the
-# machine: until then a motor controller goes on sending its last pulses. Takes effect at the next boot.
+# Written by 'ganglion setup --watchdog'. If the kernel or systemd hangs for 15 s, the hardware resets the machine: until
+# then a motor controller goes on with its last pulses. It counts from the next start of the machine on.
 [Manager]
 RuntimeWatchdogSec=15s
 ";

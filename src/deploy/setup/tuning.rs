@@ -17,8 +17,8 @@ use std::path::Path;
 /// 'ondemand' at boot (RPi-Distro/raspi-config, debian/raspi-config.init), and nvpmodel.service sets a
 /// Jetson's power mode.
 const GOVERNOR_UNIT: &str = "\
-# Written by 'ganglion setup' ('ganglion setup --undo' removes it) or 'ganglion doctor --fix --yes'. To undo
-# it by hand, remove this file and the link to it in multi-user.target.wants.
+# Written by 'ganglion setup' (which takes it back with --undo) or 'ganglion doctor --fix --yes'. By hand: remove
+# this file and the link to it in multi-user.target.wants.
 [Unit]
 Description=Full clock for the cores of this robot
 After=raspi-config.service nvpmodel.service

@@ -118,7 +118,10 @@ pub fn is_whole(wanted: &str) -> Result<bool, UpdateError> {
 pub fn install(layout: &Layout, path: &Path) -> Result<(), String> {
     let words: [&OsStr; 4] =
         ["--install".as_ref(), "--force-confold".as_ref(), "--force-downgrade".as_ref(), path.as_ref()];
-    for _ in 0..TRIES {
+    for number in 0..TRIES {
+        if number > 0 {
+            thread::sleep(PAUSE);
+        }
         let ran = command::run("dpkg", &words, LONG).map_err(|error| error.to_string())?;
         if ran.ok() {
             return sync(layout);
@@ -128,7 +131,6 @@ pub fn install(layout: &Layout, path: &Path) -> Result<(), String> {
         if !ran.err.contains("lock was locked") && !ran.err.contains("is locked by") {
             return Err(reason(&ran));
         }
-        thread::sleep(PAUSE);
     }
     Err("another program holds dpkg's lock".to_string())
 }

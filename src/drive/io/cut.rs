@@ -20,8 +20,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A transfer counts as hung if it takes longer than this plus the time of the longest transfer's bits: this
 /// is the unit of the kernel's transfer timeouts.
 const HANGS: Span = Span::from_millis(10);
-/// Bits of the longest transfer: an inertial sensor's has 17 bytes of nine bits each; twice that for a slow
-/// chip.
+/// Bits of a transfer of 17 bytes, nine bits each, which is more than any driver here needs; twice that for a
+/// slow chip.
 const LONGEST_BITS: u64 = 17 * 9 * 2;
 /// Interval between checks while a stop waits.
 const CHECK_EVERY: Span = Span::from_millis(5);

@@ -7,7 +7,7 @@ mod schema;
 
 pub use schema::scene_schema;
 
-use super::topics::is_due;
+use super::due::is_due;
 use crate::base::plan::Board;
 use crate::base::time::{Instant, Span};
 use crate::decision::motion::OdometryPose;
@@ -22,7 +22,7 @@ pub const SCENE_FRAME: &str = "start";
 
 /// Anything not redrawn within this many seconds disappears, so that nothing outdated stays on the screen.
 const LIFETIME_S: u64 = 1;
-/// Interval between messages with the whole path: at most 1,000 points, so 6 kB per second.
+/// Interval between messages with the whole path: at most 32 kB each.
 const PATHS: Span = Span::from_millis(5_000);
 /// With more range sensors than this, only the far end of each cone is drawn: a ring of 64 would hide the
 /// robot.
@@ -118,6 +118,11 @@ impl Scene {
     /// A robot of this shape that has not moved yet.
     pub fn new(shape: RobotShape) -> Scene {
         Scene { shape, ..Scene::default() }
+    }
+
+    /// Begins a new path: the robot was not followed for some time.
+    pub fn forget_path(&mut self) {
+        (self.path, self.path_drawn) = Default::default();
     }
 
     /// The messages for a moment. `range` returns the distance that a sensor measures, metres, if its value

@@ -53,7 +53,7 @@ pub struct Quota {
 }
 
 impl Default for Quota {
-    /// An hour's drive at 100 Hz takes 200 MB; a gigabyte is a fraction of the smallest card in use.
+    /// An hour's drive at 100 Hz takes about 250 MB; a gigabyte is a fraction of the smallest card in use.
     fn default() -> Quota {
         Quota { file: 64_000_000, age: Span::from_millis(3_600_000), total: 1_024_000_000 }
     }

@@ -1,6 +1,7 @@
-//! The messages of the channels for viewers, as JSON. Values are sent five to twenty times a second, events
-//! when they happen; the complete slots have a channel of their own.
+//! The messages of the channels for viewers, as JSON. Values are sent at fixed rates, events when they
+//! happen; the complete slots have a channel of their own.
 
+use super::due::is_due;
 use super::facts::Facts;
 use super::scene::{Scene, SceneMessages, SceneMoment};
 use super::slot::Slot;
@@ -195,15 +196,6 @@ impl Topics {
         let motor = self.motors.iter().map(String::as_str).zip(slot.motors.iter().copied()).collect();
         CommandMessage { source: slot.source.text(), motor }
     }
-}
-
-/// Whether `every` has passed since `last`, or time has jumped back. If so, `last` becomes `now`.
-pub(super) fn is_due(last: &mut Option<Instant>, now: Instant, every: Span) -> bool {
-    let due = last.is_none_or(|last| now.since(last) >= every || now < last);
-    if due {
-        *last = Some(now);
-    }
-    due
 }
 
 fn micros(span: Span) -> f32 {

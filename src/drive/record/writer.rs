@@ -21,6 +21,7 @@ use crate::system::rt::{ProcessUsage, thread_time};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -129,9 +130,13 @@ impl Writer {
     pub(super) fn live(mut self, items: &Receiver<Item>) {
         loop {
             match items.recv_timeout(SYNC_EVERY / 4) {
-                Ok(Item::End) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(item) => self.take(item),
+                Ok(item) => {
+                    if self.take(item).is_break() {
+                        break;
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
             }
             if self.synced.elapsed() >= SYNC_EVERY {
                 self.sync();
@@ -140,7 +145,8 @@ impl Writer {
         self.close();
     }
 
-    fn take(&mut self, item: Item) {
+    /// Handles an item; returns whether it was the last one.
+    fn take(&mut self, item: Item) -> ControlFlow<()> {
         match item {
             Item::Slot { record, readings, untold, checkpoint } => {
                 let step = Step { checkpoint, slot: Slot::of(&record, readings, untold) };
@@ -167,8 +173,9 @@ impl Writer {
                 self.note(written);
             }
             Item::Word(key, word) => drop(self.words.insert(key, word)),
-            Item::End => {} // for `live`
+            Item::End => return ControlFlow::Break(()),
         }
+        ControlFlow::Continue(())
     }
 
     fn write(&mut self, step: &Step) {

@@ -279,7 +279,7 @@ impl CycleAnswer {
             motors,
             confidence: take_f32(bytes, 32, 1.0)?,
             skill: take_f32(bytes, 36, 1.0)?,
-            novelty: take_f32(bytes, 40, 2.0)?,
+            novelty: take_f32(bytes, 40, 1.0)?,
         })
     }
 }

@@ -17,46 +17,55 @@ pub struct Demand {
     pub period: Span,
 }
 
-/// The robots would need more compute time than the threads have.
+/// Why there is not enough compute time for one more robot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Overload {
-    /// What the refused robot needs.
-    pub demand: Demand,
-    /// Number of robots including this one.
-    pub robots: usize,
-    /// Compute time that all of them would need per period of this robot.
-    pub needed: Span,
-    /// Compute time that the threads have per period of this robot.
-    pub usable: Span,
-    /// Number of compute threads.
-    pub threads: usize,
+pub enum Overload {
+    /// Its cycle runs on one thread, which has less time than that.
+    CycleTooLong {
+        /// What the robot needs.
+        demand: Demand,
+        /// Time that the thread has per period of the robot.
+        usable: Span,
+    },
+    /// All robots together need more time than all threads have.
+    TooManyRobots {
+        /// What the refused robot needs.
+        demand: Demand,
+        /// Number of robots including this one.
+        robots: usize,
+        /// Compute time that all of them would need per period of this robot.
+        needed: Span,
+        /// Compute time that the threads have per period of this robot.
+        usable: Span,
+        /// Number of compute threads.
+        threads: usize,
+    },
 }
 
 impl fmt::Display for Overload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |span: Span| span.as_secs_f64() * 1e3;
-        let Overload { demand, robots, needed, usable, threads } = self;
-        if demand.cycle > longest_cycle(demand.period) {
-            let (cycle, period) = (ms(demand.cycle), ms(demand.period));
-            return write!(
-                f,
-                "the brain computes a cycle in {cycle:.2} ms: too long for one every {period:.1} ms"
-            );
+        let (Overload::CycleTooLong { demand, .. } | Overload::TooManyRobots { demand, .. }) = self;
+        let (cycle, period) = (ms(demand.cycle), ms(demand.period));
+        write!(f, "the brain computes a cycle in {cycle:.2} ms; ")?;
+        match self {
+            Overload::CycleTooLong { usable, .. } => {
+                write!(f, "one robot may use {:.2} ms every {period:.1} ms", ms(*usable))
+            }
+            Overload::TooManyRobots { robots, needed, usable, threads, .. } => {
+                let (needed, usable) = (ms(*needed), ms(*usable));
+                write!(
+                    f,
+                    "{robots} robots need {needed:.1} ms every {period:.1} ms, and {threads} threads have "
+                )?;
+                write!(f, "{usable:.1} ms for them")
+            }
         }
-        write!(
-            f,
-            "the brain computes a cycle in {:.2} ms; {robots} robots need {:.1} ms every {:.1} ms, and \
-             {threads} threads have {:.1} ms for them",
-            ms(demand.cycle),
-            ms(*needed),
-            ms(demand.period),
-            ms(*usable),
-        )
     }
 }
 
-/// Longest cycle of a robot with this period: it runs on one thread only.
-fn longest_cycle(period: Span) -> Span {
+/// The share of `period` that robots may use on one thread.
+fn usable_of(period: Span) -> Span {
     Span::from_nanos(period.as_nanos() / 100 * USABLE_PERCENT)
 }
 
@@ -74,9 +83,13 @@ pub fn admit(threads: usize, present: impl Iterator<Item = Demand>, joining: Dem
         robots += 1;
         needed = needed + share(demand);
     }
-    let usable = Span::from_nanos(period.times(threads as u64).as_nanos() / 100 * USABLE_PERCENT);
-    if needed > usable || joining.cycle > longest_cycle(period) {
-        return Err(Overload { demand: joining, robots, needed, usable, threads });
+    let (demand, one) = (joining, usable_of(period));
+    if demand.cycle > one {
+        return Err(Overload::CycleTooLong { demand, usable: one });
+    }
+    let usable = usable_of(period.times(threads as u64));
+    if needed > usable {
+        return Err(Overload::TooManyRobots { demand, robots, needed, usable, threads });
     }
     Ok(())
 }
@@ -117,10 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_longer_than_its_period_is_always_refused() {
-        let refusal = admit(64, std::iter::empty(), demand(21_000, 20)).unwrap_err();
-        assert_eq!((refusal.robots, refusal.threads), (1, 64));
-        let said = "the brain computes a cycle in 21.00 ms: too long for one every 20.0 ms";
+    fn a_cycle_too_long_for_one_thread_is_always_refused() {
+        let refusal = admit(64, std::iter::empty(), demand(17_000, 20)).unwrap_err();
+        let said = "the brain computes a cycle in 17.00 ms; one robot may use 16.00 ms every 20.0 ms";
         assert_eq!(refusal.to_string(), said, "not that 64 threads have 1024 ms");
+        assert!(admit(64, std::iter::empty(), demand(16_000, 20)).is_ok());
     }
 }

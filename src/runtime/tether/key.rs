@@ -103,7 +103,10 @@ impl fmt::Display for KeyError {
             KeyError::Io(path, error) => write!(f, "{}: {error}", path.display()),
             KeyError::Mode(path, mode) => {
                 let path = path.display();
-                write!(f, "{path}: its mode {mode:04o} lets others use the key; set it to 0400")
+                write!(
+                    f,
+                    "{path}: its mode {mode:04o} lets others use the key; allowed: 0400, or 0440 for a group"
+                )
             }
             KeyError::Content(path, fault) => write!(f, "{}: {fault}", path.display()),
             KeyError::Shared(one, other) => {

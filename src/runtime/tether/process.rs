@@ -299,7 +299,7 @@ impl Tether {
                 self.read_callers(report);
             }
             if self.callers.is_full() {
-                drop(self.callers.remove(0)); // it has not sent its message yet
+                drop(self.callers.remove(0)); // the oldest: it has not sent its message yet
             }
             let _ = self.callers.push(caller); // there is room
         }

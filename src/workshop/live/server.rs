@@ -116,8 +116,12 @@ impl Server {
         &self.counts
     }
 
-    /// Accepts waiting viewers. Returns whether any viewer is being served.
+    /// Accepts waiting viewers. Returns whether any viewer is being served. While none is, nothing follows
+    /// the robot, so the path begins anew with the next one.
     pub fn accept(&mut self) -> io::Result<bool> {
+        if self.serving.load(Ordering::Relaxed) == 0 {
+            self.scene.forget_path();
+        }
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => self.admit(stream)?,

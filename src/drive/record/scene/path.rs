@@ -1,9 +1,9 @@
 //! The path that a robot has driven, in a bounded number of points: the older a part is, the fewer points it
 //! keeps.
 
-/// Distance between two points, metres: so short that a curve of a small car still looks round.
+/// Minimum distance between two points, metres: a curve of a small car still looks round.
 const STEP_M: f64 = 0.1;
-/// Maximum number of points. The newest half is at least 50 m long.
+/// Maximum number of points. The newest 500 keep every step: the last 50 m.
 const MOST: usize = 1000;
 
 /// The path.
@@ -84,6 +84,15 @@ mod tests {
         path.follow([100.0, 1.0]);
         assert_eq!(path.newest(), [whole[99], [100.0, 1.0], [100.0, 1.0]]);
         assert_eq!(path.whole().len(), whole.len() + 1);
+    }
+
+    #[test]
+    fn the_newest_part_joins_the_whole_after_a_thinning() {
+        let mut path = straight(MOST, 0.125);
+        let whole = path.whole();
+        path.follow([1000.0, 0.0]);
+        assert!(path.points.len() < MOST, "the older half was thinned");
+        assert_eq!(path.newest()[0], whole[MOST - 1]);
     }
 
     #[test]

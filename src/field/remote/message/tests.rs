@@ -17,7 +17,7 @@ fn answer() -> CycleAnswer {
         motors: [0.0; MAX_MOTORS],
         confidence: 0.75,
         skill: -0.25,
-        novelty: 1.5,
+        novelty: 0.75,
     };
     response.scores[..2].copy_from_slice(&[3.5, -2.0]);
     response.motors[..2].copy_from_slice(&[0.9, -0.9]);

@@ -153,6 +153,36 @@ fn a_slow_viewer_loses_news_and_another_one_none() {
 }
 
 #[test]
+fn the_path_begins_anew_after_a_time_without_viewers() {
+    let mut server = server();
+    let watch = |server: &mut Server| {
+        let mut client = viewer(server, "foxglove.sdk.v1").expect("a viewer");
+        let (_, channels) = (text(&mut client), text(&mut client));
+        let channels = channels["channels"].as_array().expect("channels");
+        let path = channels.iter().find(|channel| channel["topic"] == "/path").expect("the channel");
+        send(&mut client, &json!({"op": "subscribe", "subscriptions": [{"id": 1, "channelId": path["id"]}]}));
+        settle(&mut client);
+        client
+    };
+    let start = |server: &mut Server, client: &mut Client, x: f64, ms: u64| {
+        let mut status = status("");
+        status.measured.goal.as_mut().expect("a navigator").at = [x, 0.0];
+        server.show(&status, at(ms));
+        let Message::Binary(bytes) = client.read().expect("a message") else { panic!("not data") };
+        let message: Value = serde_json::from_slice(&bytes[13..]).expect("JSON");
+        message["entities"][0]["lines"][0]["points"][0]["x"].as_f64().expect("a point")
+    };
+    let mut first = watch(&mut server);
+    assert_eq!(start(&mut server, &mut first, 0.0, 1), 0.0);
+    let mut later = watch(&mut server);
+    assert_eq!(start(&mut server, &mut later, 1.0, 6_000), 0.0, "a later viewer gets all of it");
+    drop((first, later));
+    assert!(is_soon(|| !server.accept().expect("the server accepts")));
+    let mut again = watch(&mut server);
+    assert_eq!(start(&mut server, &mut again, 3.0, 7_000), 3.0, "where it was meanwhile is unknown");
+}
+
+#[test]
 fn viewers_beyond_the_most_are_refused() {
     let mut server = server();
     let clients: Vec<Client> =
