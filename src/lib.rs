@@ -24,6 +24,7 @@ pub mod base {
     pub mod fault;
     pub mod command;
     pub mod frame;
+    pub mod driven_path;
     pub mod plan;
 }
 

@@ -93,8 +93,8 @@ mod packaging;
 
 /// Whatever the inputs are, the command keeps its promises.
 mod safety;
-/// Random boards under random faults, checked by a judge that knows only the promises: motion that a promise
-/// forbids fails.
+/// Random boards under random faults. A judge that knows only the promises fails a run in which the robot
+/// moves although a promise forbids it.
 mod campaign;
 /// Bytes from outside, at every entry point: accepted or refused without a crash; fixed crashes stay fixed.
 mod hostile;

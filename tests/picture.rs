@@ -127,7 +127,7 @@ fn a_picture_shows_the_world_and_the_goals_of_its_run() {
     // The line on the floor and the path driven are also in the legend, so each of them counts twice.
     assert_eq!([count("solid"), count("mover"), count("tape"), count("hole")], [3, 1, 2, 1]);
     assert_eq!(count("wall"), 5, "one, and the four sides of the box");
-    assert_eq!([count("place"), count("start"), count("end"), count("way")], [2, 1, 1, 2]);
+    assert_eq!([count("place"), count("start"), count("end"), count("driven")], [2, 1, 1, 2]);
     assert!(svg.contains(">goal 1</text>") && svg.contains(">goal 2</text>") && svg.contains(">1 m</text>"));
 }
 

@@ -4,10 +4,10 @@
 
 mod drawing;
 mod marks;
-mod way;
 
 use super::exit::Failure;
 use super::output::{Replaced, may_replace};
+use crate::base::driven_path::DrivenPath;
 use crate::base::plan::{Board, BusPlan, Cause};
 use crate::base::time::Instant;
 use crate::drive::trace::Recorder;
@@ -17,10 +17,15 @@ use crate::runtime::session::RunOutcome;
 use crate::system::codec::replace;
 use drawing::Scene;
 use std::path::PathBuf;
-use way::Way;
 
 /// Maximum number of trips that are drawn: more would cover the room. The legend has the true counts.
 const MOST_TRIPS: usize = 1_000;
+
+/// Minimum distance between two points of the path, metres: a fifth of a PiCar-X's length, so curves look
+/// round.
+const STEP_M: f64 = 0.05;
+/// Maximum number of its points, which are about 70 kB of the picture. The newer half is the last 150 m.
+const MOST_POINTS: usize = 6_000;
 
 /// Facts about the run that a picture contains as text.
 pub struct About {
@@ -48,7 +53,7 @@ type Trips = [u64; Cause::ALL.len()];
 pub struct Picture {
     path: PathBuf,
     about: About,
-    way: Way,
+    driven: DrivenPath,
     marks: Vec<TripMark>,
     trips: Trips,
     first: Option<Instant>,
@@ -66,8 +71,8 @@ impl Picture {
             ));
         }
         may_replace(&path, &PRODUCT)?;
-        let (way, marks) = (Way::default(), Vec::new());
-        Ok(Picture { path, about, way, marks, trips: Trips::default(), first: None })
+        let (driven, marks) = (DrivenPath::new(STEP_M, MOST_POINTS), Vec::new());
+        Ok(Picture { path, about, driven, marks, trips: Trips::default(), first: None })
     }
 
     /// Adds the present position, and a mark there for each trip that `recorder` has counted since the last
@@ -81,7 +86,7 @@ impl Picture {
 
     fn note(&mut self, trips: &Trips, at: [f64; 2], slot: Instant) {
         let seconds = slot.since(*self.first.get_or_insert(slot)).as_secs_f64();
-        self.way.go(at);
+        self.driven.follow(at);
         for cause in Cause::ALL {
             let before = std::mem::replace(&mut self.trips[cause as usize], trips[cause as usize]);
             for _ in before..trips[cause as usize] {
@@ -108,7 +113,7 @@ impl Picture {
             car: Room::of(plant, board).status(),
             report,
             seconds: outcome.ending.elapsed.as_secs_f64(),
-            way: &self.way.to([report.pose.x, report.pose.y]),
+            driven: &self.driven.whole(),
             marks: &self.marks,
             trips: &self.trips,
         };

@@ -241,8 +241,8 @@ impl Backing {
         }
     }
 
-    /// A robot that is not armed may be carried elsewhere, so its path begins when it is armed. The path
-    /// starts with the stretch behind the robot that the person who arms it vouches for.
+    /// Begins the path anew when the robot is armed, because it may have been carried while it was not. The
+    /// new path starts with the free stretch behind the robot that the board file states (`start_m`).
     fn observe(&mut self, mode: Mode) {
         let armed = mode.obeys_since();
         if armed.is_none() || armed != self.armed {

@@ -34,7 +34,7 @@ pub(super) struct Scene<'a> {
     pub(super) car: RoomStatus,
     pub(super) report: &'a Report,
     pub(super) seconds: f64,
-    pub(super) way: &'a [[f64; 2]],
+    pub(super) driven: &'a [[f64; 2]],
     pub(super) marks: &'a [TripMark],
     pub(super) trips: &'a Trips,
 }
@@ -47,7 +47,7 @@ text{font-family:system-ui,sans-serif;font-size:14px;fill:#1b1f24}
 .solid{fill:#b4bac2;stroke:#1b1f24;stroke-width:1.5}.wall{stroke:#1b1f24;stroke-width:3}
 .hole,.edge{stroke:#a33a2a;stroke-width:1.5}.hatch{stroke:#a33a2a;stroke-width:1.5}
 .tape{fill:none;stroke:#8b929b}.mover{fill:none;stroke:#5b636d;stroke-dasharray:4 4}
-.way{fill:none;stroke:#1f6fb5;stroke-width:2.5;stroke-linejoin:round;stroke-linecap:round}
+.driven{fill:none;stroke:#1f6fb5;stroke-width:2.5;stroke-linejoin:round;stroke-linecap:round}
 .start{fill:#ffffff;stroke:#1b1f24;stroke-width:2}.end{fill:#1b1f24;stroke:#1b1f24;stroke-width:2}
 .nose{fill:none;stroke:#1b1f24;stroke-width:2}.nose.dark{stroke:#ffffff}
 .place{fill:none;stroke:#1b7a3d;stroke-width:3}.scale{stroke:#1b1f24;stroke-width:2}
@@ -58,7 +58,7 @@ text{fill:#e6e9ed}
 .page{fill:#0f1216}.floor{fill:#1a1f26;stroke:#e6e9ed}
 .solid{fill:#4a525d;stroke:#e6e9ed}.wall{stroke:#e6e9ed}
 .hole,.edge,.hatch{stroke:#ff8f7d}.tape{stroke:#7b838d}.mover{stroke:#a5adb7}
-.way{stroke:#6db7f2}
+.driven{stroke:#6db7f2}
 .start{fill:#0f1216;stroke:#e6e9ed}.end{fill:#e6e9ed;stroke:#e6e9ed}
 .nose{stroke:#e6e9ed}.nose.dark{stroke:#0f1216}
 .place{stroke:#5fd38a}.scale{stroke:#e6e9ed}
@@ -88,8 +88,8 @@ pub(super) fn svg(scene: &Scene<'_>) -> String {
     put(&text([MARGIN_PX, 34.0], "title", &title(scene)));
     put(&text([MARGIN_PX, 58.0], "facts", &facts(scene)));
     put(&room(scene.world, &page));
-    let way: Vec<String> = scene.way.iter().map(|at| page.pair(*at)).collect();
-    put(&format!(r#"<polyline class="way" points="{}"/>"#, way.join(" ")));
+    let driven: Vec<String> = scene.driven.iter().map(|at| page.pair(*at)).collect();
+    put(&format!(r#"<polyline class="driven" points="{}"/>"#, driven.join(" ")));
     put(&cars(scene, &page));
     put(&marks(scene, &page));
     put(&scale_bar(wide, &page));
@@ -297,7 +297,7 @@ fn legend(scene: &Scene<'_>, page: &Page, width: f64) -> Legend {
 
 /// A mark that the legend explains.
 enum Sample {
-    Way,
+    Driven,
     Tape,
     Hole,
     Trip(Cause),
@@ -307,7 +307,7 @@ impl Sample {
     /// A sample of the mark, to the left of its text.
     fn svg(&self, [x, y]: [f64; 2]) -> String {
         match self {
-            Sample::Way => format!(r#"<path class="way" d="M{x:.1} {y:.1}h16"/>"#),
+            Sample::Driven => format!(r#"<path class="driven" d="M{x:.1} {y:.1}h16"/>"#),
             Sample::Tape => format!(r#"<path class="tape" stroke-width="5" d="M{x:.1} {y:.1}h16"/>"#),
             Sample::Hole => format!(
                 r##"<rect class="edge" x="{x:.1}" y="{:.1}" width="16" height="14" fill="url(#hatch)"/>"##,
@@ -322,7 +322,7 @@ impl Sample {
 }
 
 fn entries(scene: &Scene<'_>) -> Vec<(Sample, String)> {
-    let mut entries = vec![(Sample::Way, "path driven".to_string())];
+    let mut entries = vec![(Sample::Driven, "path driven".to_string())];
     if !scene.world.line().is_empty() {
         entries.push((Sample::Tape, "line on the floor".to_string()));
     }

@@ -2,16 +2,15 @@
 //! messages of the type `foxglove.SceneUpdate` (<https://docs.foxglove.dev/docs/sdk/schemas/scene-update>).
 //! Everything is drawn where the robot believes it to be, in metres ahead and to the left of its start.
 
-mod path;
 mod schema;
 
 pub use schema::scene_schema;
 
 use super::due::is_due;
+use crate::base::driven_path::DrivenPath;
 use crate::base::plan::Board;
 use crate::base::time::{Instant, Span};
 use crate::decision::motion::OdometryPose;
-use path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -22,6 +21,10 @@ pub const SCENE_FRAME: &str = "start";
 
 /// Anything not redrawn within this many seconds disappears, so that nothing outdated stays on the screen.
 const LIFETIME_S: u64 = 1;
+/// Minimum distance between two points of the path, metres: a curve of a small car still looks round.
+const PATH_STEP_M: f64 = 0.1;
+/// Maximum number of its points. The newer half is the last 50 m.
+const PATH_POINTS: usize = 1_000;
 /// Interval between messages with the whole path: at most 32 kB each.
 const PATHS: Span = Span::from_millis(5_000);
 /// With more range sensors than this, only the far end of each cone is drawn: a ring of 64 would hide the
@@ -107,22 +110,28 @@ pub struct SceneMessages {
 }
 
 /// Draws a robot, and remembers its path.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Scene {
     shape: RobotShape,
-    path: Path,
+    path: DrivenPath,
     path_drawn: Option<Instant>,
+}
+
+impl Default for Scene {
+    fn default() -> Scene {
+        Scene::new(RobotShape::default())
+    }
 }
 
 impl Scene {
     /// A robot of this shape that has not moved yet.
     pub fn new(shape: RobotShape) -> Scene {
-        Scene { shape, ..Scene::default() }
+        Scene { shape, path: DrivenPath::new(PATH_STEP_M, PATH_POINTS), path_drawn: None }
     }
 
     /// Begins a new path: the robot was not followed for some time.
     pub fn forget_path(&mut self) {
-        (self.path, self.path_drawn) = Default::default();
+        *self = Scene::new(std::mem::take(&mut self.shape));
     }
 
     /// The messages for a moment. `range` returns the distance that a sensor measures, metres, if its value

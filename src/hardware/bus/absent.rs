@@ -1,4 +1,4 @@
-//! The handle of a worker that has no bus and no lines.
+//! Stands in for the bus and the lines of an I/O worker that has neither.
 
 use super::{Edge, Gpio, I2c, Op};
 use crate::base::fault::BusFault;
