@@ -18,6 +18,7 @@ mod chip;
 mod co_processor;
 mod computer;
 mod course;
+mod eye;
 mod faults;
 mod ground;
 mod hat;

@@ -5,8 +5,9 @@
 //! Kinematic means that tyres do not slip, which holds below about 1 m/s on a dry floor. The model is that of
 //! Rajamani, Vehicle Dynamics and Control, section 2.2, with the reference point on the rear axle.
 
+use super::eye::Eye;
 use super::ground::Spots;
-use super::sonar::{HALF_CONE_DEG, look};
+use super::sonar::HALF_CONE_DEG;
 use super::world::{Obstacle, Outline, Pose, Wheel, World};
 use crate::base::plan::SimPlan;
 use libm::{cos, exp, sin, tan};
@@ -90,7 +91,7 @@ pub struct Car {
     /// How fast its two wheels turn it to the left, radians per second; `None`: the front wheels steer.
     spin: Option<f64>,
     /// Half the angle of its ranger's view ahead, degrees.
-    half_sight_deg: i32,
+    half_sight_deg: f64,
     in_contact: bool,
     fallen: bool,
     edge: Option<Edge>,
@@ -126,7 +127,7 @@ impl Car {
     }
 
     /// The same car with a ranger that sees this far to each side of straight ahead.
-    pub fn seeing(self, half_sight_deg: i32) -> Car {
+    pub fn seeing(self, half_sight_deg: f64) -> Car {
         Car { half_sight_deg, ..self }
     }
 
@@ -233,7 +234,8 @@ impl Car {
         }
         self.in_contact = true;
         self.contacts.backwards += u64::from(!forwards);
-        if forwards && look(world, &self.outline, &self.pose, self.half_sight_deg) < IN_SIGHT_M {
+        if forwards && Eye::ahead(&self.outline, self.half_sight_deg).nearest(world, &self.pose) < IN_SIGHT_M
+        {
             self.contacts.head_on += 1;
         }
         match obstacle {

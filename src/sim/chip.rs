@@ -1,6 +1,7 @@
 //! The chips on the I2C buses of a simulated robot that contain no model of the world, as one enum: bytes in,
 //! bytes out. The quantities that they measure are passed with each read.
 
+use super::eye::Eye;
 use super::imu::Imu;
 use super::power_monitor::PowerMonitor;
 use super::ranger::Ranger;
@@ -12,7 +13,7 @@ use crate::base::time::Instant;
 pub enum Chip {
     /// An inertial sensor.
     Imu(Imu),
-    /// A time-of-flight ranger that looks ahead.
+    /// A time-of-flight ranger.
     Ranger(Box<Ranger>),
     /// A power monitor on the battery.
     Monitor(PowerMonitor),
@@ -28,8 +29,8 @@ pub struct Surroundings<'a> {
     pub amperes: f64,
     /// What the active fault does to the ranger; [`Condition::Sound`]: nothing.
     pub ranger: Condition,
-    /// Distance to the nearest thing ahead in a ranger's view, metres; expensive, so computed only if needed.
-    pub distance: &'a dyn Fn() -> f64,
+    /// Distance to the nearest thing that a ranger faces, metres; expensive, so computed only if needed.
+    pub distance: &'a dyn Fn(&Eye) -> f64,
 }
 
 impl Chip {

@@ -1,13 +1,12 @@
 //! A co-processor on the I2C bus that serves little-endian floats from its registers: the lean of the car in
 //! degrees, and ranges in metres. A one-byte write selects the register; reads continue from there.
 
+use super::eye::Eye;
 use super::noise::Noise;
 use super::world::{Pose, World};
 use crate::base::plan::{BeamPlan, RangerFaults};
 use crate::base::time::Instant;
 
-/// Step between the rays of a beam: as for the sonar.
-const RAY_STEP_DEG: f64 = 1.0;
 /// Standard deviation of a range, metres: that of a good time-of-flight chip.
 const NOISE_M: f64 = 0.005;
 /// A ranger that sees nothing reports its reach plus this much. [`NOISE_M`] cannot cancel it, because noise
@@ -29,7 +28,9 @@ pub enum Quantity {
 /// One ranger of the device.
 #[derive(Clone, Debug)]
 pub struct Ranger {
-    beam: BeamPlan,
+    eye: Eye,
+    /// Metres.
+    reach: f32,
     faults: RangerFaults,
     noise: Noise,
     /// The bytes of the last measurement, so that all bytes of a float belong to one measurement although the
@@ -40,21 +41,14 @@ pub struct Ranger {
 impl Ranger {
     /// A ranger that is mounted as `beam` says.
     pub fn new(beam: BeamPlan, faults: RangerFaults, noise: Noise) -> Ranger {
-        Ranger { beam, faults, noise, last: [0; 4] }
+        Ranger { eye: Eye::of_beam(beam), reach: beam.reach, faults, noise, last: [0; 4] }
     }
 
     fn measure(&mut self, world: &World, pose: &Pose, now: Instant) {
-        let BeamPlan { at: [ahead, left], bearing_deg, half_cone_deg, reach } = self.beam;
-        let eye = pose.point(ahead.into(), left.into());
-        let half = f64::from(half_cone_deg);
-        let rays = (2.0 * half / RAY_STEP_DEG) as u32; // at most 180
-        let nearest = (0..=rays)
-            .map(|ray| f64::from(bearing_deg) - half + f64::from(ray) * RAY_STEP_DEG)
-            .map(|degrees| world.ray(eye, pose.heading + degrees.to_radians()))
-            .fold(f64::INFINITY, f64::min);
-        let seen = nearest.min(f64::from(reach) + BEYOND_M);
-        let noise = libm::hypot(NOISE_M, f64::from(self.faults.noise) * seen.min(f64::from(reach)));
-        let seen = (seen + self.noise.draw(noise)).clamp(0.0, f64::from(reach) + 2.0 * BEYOND_M);
+        let (nearest, reach) = (self.eye.nearest(world, pose), f64::from(self.reach));
+        let seen = nearest.min(reach + BEYOND_M);
+        let noise = libm::hypot(NOISE_M, f64::from(self.faults.noise) * seen.min(reach));
+        let seen = (seen + self.noise.draw(noise)).clamp(0.0, reach + 2.0 * BEYOND_M);
         let is_gap = self.faults.gaps.is_some_and(|[period, part]| {
             now.since(Instant::ZERO).as_nanos() % period.as_nanos() + part.as_nanos() >= period.as_nanos()
         });

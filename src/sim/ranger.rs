@@ -7,12 +7,13 @@
 //! the timing budget says; the range is that at the time of the read, up to 33 ms newer than a real chip's;
 //! the colour and the angle of a target have no effect; and ambient light does not disturb the measurement.
 
+use super::eye::Eye;
 use super::noise::Noise;
 use super::sonar::Condition;
 use crate::base::time::{Instant, Span};
 
-/// Half its field of view of 25 degrees, in whole degrees.
-pub const HALF_VIEW_DEG: i32 = 12;
+/// Half its field of view of 25 degrees, rounded to a whole degree.
+pub const HALF_VIEW_DEG: f64 = 12.0;
 /// How far it sees a white target indoors in its default mode, metres.
 const REACH_M: f64 = 1.2;
 /// Standard deviation of a range as a share of the range, and its minimum in metres. Assumed: the data sheet
@@ -78,12 +79,13 @@ pub struct Ranger {
     /// Measurements since the start that had finished at the last clear.
     taken: u64,
     last: (u8, u16),
+    eye: Eye,
     noise: Noise,
 }
 
 impl Ranger {
-    /// A chip that was just powered.
-    pub fn new(noise: Noise) -> Ranger {
+    /// A chip that was just powered, mounted like `eye`.
+    pub fn new(eye: Eye, noise: Noise) -> Ranger {
         let mut chip = Ranger {
             address: FIRST_ADDRESS,
             up: true,
@@ -94,6 +96,7 @@ impl Ranger {
             mode: Mode::Idle,
             taken: 0,
             last: (NO_PHASE, NO_TARGET_MM),
+            eye,
             noise,
         };
         chip.lose_power();
@@ -167,7 +170,7 @@ impl Ranger {
         back: &mut [u8],
         now: Instant,
         condition: Condition,
-        distance: impl FnOnce() -> f64,
+        distance: impl FnOnce(&Eye) -> f64,
     ) {
         if (self.page, self.pointer) == (0, RESULT) {
             let ready = self.measured(now) > self.taken;
@@ -194,12 +197,12 @@ impl Ranger {
         }
     }
 
-    fn look(&mut self, condition: Condition, distance: impl FnOnce() -> f64) {
+    fn look(&mut self, condition: Condition, distance: impl FnOnce(&Eye) -> f64) {
         match condition {
             Condition::Silent => self.registers[usize::from(RESULT)] = 0, // its measurement never ends
             Condition::Frozen => {}
             Condition::Sound | Condition::Stuck => {
-                let metres = distance();
+                let metres = distance(&self.eye);
                 let noise = self.noise.draw(NOISE_M.max(NOISE_SHARE * metres.min(REACH_M)));
                 self.last = match metres <= REACH_M {
                     true => (COMPLETE, libm::round(1000.0 * (metres + noise)).max(0.0) as u16),
@@ -217,6 +220,12 @@ impl Ranger {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::plan::SimPlan;
+    use crate::sim::world::Outline;
+
+    fn chip() -> Ranger {
+        Ranger::new(Eye::ahead(&Outline::of(&SimPlan::default()), HALF_VIEW_DEG), Noise::new(1, 80))
+    }
 
     fn at(ms: u64) -> Instant {
         Instant::ZERO + Span::from_millis(ms)
@@ -225,13 +234,13 @@ mod tests {
     fn result(chip: &mut Ranger, ms: u64, condition: Condition, metres: f64) -> (u8, u8, u16) {
         let mut bytes = [0; 13];
         chip.write(&[RESULT], at(ms));
-        chip.read(&mut bytes, at(ms), condition, || metres);
+        chip.read(&mut bytes, at(ms), condition, |_| metres);
         (bytes[0], bytes[1] >> 3, u16::from_be_bytes([bytes[11], bytes[12]]))
     }
 
     #[test]
     fn ranges_come_every_33_ms_and_are_read_once() {
-        let mut chip = Ranger::new(Noise::new(1, 80));
+        let mut chip = chip();
         assert_eq!(result(&mut chip, 0, Condition::Sound, 0.5).0, 0, "idle");
         chip.write(&[START, 0x02], at(100));
         assert_eq!(result(&mut chip, 132, Condition::Sound, 0.5).0, 0, "not yet");
@@ -251,7 +260,7 @@ mod tests {
 
     #[test]
     fn the_address_is_lost_with_supply_or_shut_down() {
-        let mut chip = Ranger::new(Noise::new(1, 80));
+        let mut chip = chip();
         for lose in [Ranger::lose_power, |chip: &mut Ranger| chip.set_up(false)] {
             chip.set_up(true);
             chip.write(&[ADDRESS, 0x30], at(0));
@@ -264,7 +273,7 @@ mod tests {
 
     #[test]
     fn writes_to_other_pages_do_not_start_ranging() {
-        let mut chip = Ranger::new(Noise::new(1, 80));
+        let mut chip = chip();
         chip.write(&[PAGE, 1], at(0));
         chip.write(&[START, 0x02], at(0));
         chip.write(&[PAGE, 0], at(0));

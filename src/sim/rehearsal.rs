@@ -166,9 +166,9 @@ fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
     match &sensor.kind {
         SensorKind::Lines(LineSensor::HcSr04 { .. }) | SensorKind::Chip(ChipSensor::Vl53l0x { .. }) => {
             let first = board.sensors.iter().position(|one| is_range(&one.kind));
-            (first != Some(channel)).then_some(
-                "only the first range sensor of a board has a model: it looks ahead, and a board does not state \
-                 where others look",
+            let is_modelled = first == Some(channel) || sensor.beam.is_some();
+            (!is_modelled).then_some(
+                "only the first range sensor of a board looks straight ahead if it has no `beam`; others need one",
             )
         }
         SensorKind::Chip(ChipSensor::HatAdc { channel, .. }) => {

@@ -138,9 +138,10 @@ impl Robot {
     pub fn new(board: &Board, seed: u64, faults: &[Fault], zero: Instant) -> Robot {
         let plan = board.sim.clone().unwrap_or_default();
         let world = World::new(&plan, seed);
-        let spots = Spots::of(&board.sensors, &Outline::of(&plan));
-        let sonars = chips::sonars(board, plan.sonar, seed);
-        let chips = chips::chips(board, seed);
+        let outline = Outline::of(&plan);
+        let spots = Spots::of(&board.sensors, &outline);
+        let sonars = chips::sonars(board, &outline, plan.sonar, seed);
+        let chips = chips::chips(board, &outline, seed);
         // If a board has both kinds of range sensor, the sonar's wider view counts.
         let ranger = sonars.is_empty() && chips.iter().any(|(_, chip)| matches!(chip, Chip::Ranger(_)));
         let half_sight_deg = if ranger { HALF_VIEW_DEG } else { HALF_CONE_DEG };

@@ -1,4 +1,4 @@
-//! An HC-SR04 at the front of the car: a trigger pulse in, an echo pulse out, which lasts as long as sound
+//! An HC-SR04: a trigger pulse in, an echo pulse out, which lasts as long as sound
 //! takes to the nearest thing and back. It creates edges but does not deliver them.
 //!
 //! Everything within the cone echoes, at any angle. A real module misses smooth walls beyond about 45
@@ -11,15 +11,14 @@
 //! like the firmware of the SRF04, which these modules copy; a module without a time limit sends another
 //! burst, whose echo ends the pulse.
 
+use super::eye::Eye;
 use super::noise::Noise;
-use super::world::{Outline, Pose, World};
 use crate::base::plan::{Line, SonarModule};
 use crate::base::time::{Instant, Span};
 use crate::hardware::bus::Edge;
 
-/// Half the opening angle of the cone. Its rays are 1 degree apart, so that a disc of 12 cm radius within 4 m
-/// cannot hide between two rays.
-pub const HALF_CONE_DEG: i32 = 15;
+/// Half the opening angle of the cone, degrees.
+pub const HALF_CONE_DEG: f64 = 15.0;
 /// Greatest distance from which a thing echoes, metres.
 const REACH_M: f64 = 4.0;
 /// Speed of sound in the room, metres per second.
@@ -59,6 +58,7 @@ pub type Edges = heapless::Vec<Edge, 2>;
 pub struct Sonar {
     echo: Line,
     module: SonarModule,
+    eye: Eye,
     noise: Noise,
     triggered: Option<Instant>,
     rise: Instant,
@@ -68,10 +68,10 @@ pub struct Sonar {
 }
 
 impl Sonar {
-    /// A module whose echo output is on this line.
-    pub fn new(echo: Line, module: SonarModule, noise: Noise) -> Sonar {
+    /// A module whose echo output is on this line, mounted like `eye`.
+    pub fn new(echo: Line, module: SonarModule, eye: Eye, noise: Noise) -> Sonar {
         let (rise, fall) = (Instant::ZERO, Instant::ZERO);
-        Sonar { echo, module, noise, triggered: None, rise, fall, flight: None }
+        Sonar { echo, module, eye, noise, triggered: None, rise, fall, flight: None }
     }
     /// Level of the echo line.
     pub fn echo_is_high(&self, now: Instant) -> bool {
@@ -84,7 +84,7 @@ impl Sonar {
         high: bool,
         now: Instant,
         condition: Condition,
-        distance: impl FnOnce() -> f64,
+        distance: impl FnOnce(&Eye) -> f64,
     ) -> Edges {
         let mut edges = Edges::new();
         if high {
@@ -100,7 +100,7 @@ impl Sonar {
         }
         let flight = match (condition, self.flight) {
             (Condition::Frozen, Some(flight)) => flight,
-            _ => self.fly(distance()),
+            _ => self.fly(distance(&self.eye)),
         };
         self.flight = Some(flight);
         let sent = now + DELAY;
@@ -130,25 +130,19 @@ impl Sonar {
     }
 }
 
-/// Distance from the front of the car to the nearest thing within `half_deg` of straight ahead, metres.
-pub fn look(world: &World, outline: &Outline, pose: &Pose, half_deg: i32) -> f64 {
-    let eye = pose.point(outline.front(), 0.0);
-    (-half_deg..=half_deg)
-        .map(|degrees| world.ray(eye, pose.heading + f64::from(degrees).to_radians()))
-        .fold(f64::INFINITY, f64::min)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::base::plan::SimPlan;
+    use crate::sim::world::Outline;
 
     fn sonar() -> Sonar {
         of(SonarModule::Ms38)
     }
 
     fn of(module: SonarModule) -> Sonar {
-        Sonar::new(Line(22), module, Noise::new(1, 0))
+        let eye = Eye::ahead(&Outline::of(&SimPlan::default()), HALF_CONE_DEG);
+        Sonar::new(Line(22), module, eye, Noise::new(1, 0))
     }
 
     fn ping(sonar: &mut Sonar, at: Instant, condition: Condition, distance: f64) -> Option<[Edge; 2]> {
@@ -157,8 +151,8 @@ mod tests {
     }
 
     fn ping_edges(sonar: &mut Sonar, at: Instant, condition: Condition, distance: f64) -> Edges {
-        assert!(sonar.drive_trig(true, at, condition, || unreachable!()).is_empty());
-        sonar.drive_trig(false, at + TRIGGER, condition, || distance)
+        assert!(sonar.drive_trig(true, at, condition, |_| unreachable!()).is_empty());
+        sonar.drive_trig(false, at + TRIGGER, condition, |_| distance)
     }
 
     #[test]
@@ -197,18 +191,6 @@ mod tests {
     }
 
     #[test]
-    fn the_cone_sees_walls_ahead_and_at_the_side() {
-        let plan = SimPlan { room: [4.0, 3.0], discs: 0, cliffs: vec![], ..SimPlan::default() };
-        let world = World::new(&plan, 1);
-        let outline = Outline::of(&plan);
-        let at = |x, y, heading| look(&world, &outline, &Pose { x, y, heading }, HALF_CONE_DEG);
-        assert!((at(1.0, 1.5, 0.0) - (3.0 - outline.front())).abs() < 1e-12);
-        // The car is parallel to a wall at 0.2 m: the edge of the cone reaches the wall first.
-        let expected = 0.2 / libm::sin(15.0_f64.to_radians());
-        assert!((at(1.0, 0.2, 0.0) - expected).abs() < 1e-9);
-    }
-
-    #[test]
     fn the_echo_lasts_as_long_as_sound_travels() {
         let mut sonar = sonar();
         let [rise, fall] = ping(&mut sonar, Instant::from_nanos(1000), Condition::Sound, 1.0).unwrap();
@@ -226,9 +208,9 @@ mod tests {
     #[test]
     fn short_triggers_and_pings_into_an_echo_are_ignored() {
         let mut sonar = sonar();
-        sonar.drive_trig(true, Instant::ZERO, Condition::Sound, || 1.0);
+        sonar.drive_trig(true, Instant::ZERO, Condition::Sound, |_| 1.0);
         let at = Instant::from_nanos(9_999);
-        assert!(sonar.drive_trig(false, at, Condition::Sound, || 1.0).is_empty());
+        assert!(sonar.drive_trig(false, at, Condition::Sound, |_| 1.0).is_empty());
         assert!(ping(&mut sonar, at, Condition::Sound, 1.0).is_some());
         assert_eq!(ping(&mut sonar, at + Span::from_millis(2), Condition::Sound, 1.0), None);
     }

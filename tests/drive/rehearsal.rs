@@ -138,6 +138,57 @@ fn chips_with_their_own_lines_and_addresses_are_set_up() {
     assert!(run.report.distance_m > 1.0, "{:?}", run.report);
 }
 
+/// Range sensors of both kinds at the sides and the back, on a robot that stands in an empty room.
+#[test]
+fn range_sensors_look_where_their_beams_say() {
+    let beams = [("left", [0.1, 0.06], 90.0), ("right", [0.1, -0.06], -40.0), ("back", [-0.03, 0.0], 180.0)];
+    let sonar = |nth: usize| {
+        let (name, [ahead, left], bearing) = beams[nth];
+        format!(
+            "[[sensor]]\nname = \"{name}\"\nlike = \"range\"\ntrig = {}\necho = {}\n\
+             beam = {{ at = [{ahead:?}, {left:?}], bearing_deg = {bearing:?} }}\n",
+            [7, 16, 8][nth],
+            [6, 17, 9][nth],
+        )
+    };
+    let chip = "[[sensor]]\nname = \"near\"\nkind = \"vl53l0x\"\nunit = \"m\"\naddress = 0x29\nperiod_ms = 40.0\n\
+                max_age_ms = 300.0\nvalid = [0.01, 2.0]\ninput = { low = 0.0, high = 2.0 }\n\
+                beam = { at = [0.0, 0.06], bearing_deg = 90.0, half_cone_deg = 12.0, reach = 1.2 }\n";
+    let board = format!("inherits = \"picarx-v4\"\n{}{}{}{chip}", sonar(0), sonar(1), sonar(2));
+    let made = simulated(&own(&board));
+    assert_eq!(made.without, []);
+    let mut stands = of_daily_size(made.board);
+    stands.safety.auto_arm = false;
+    let room = stands.sim.as_mut().expect("a room");
+    (room.room, room.discs) = ([3.0, 1.6], 0);
+    room.cliffs.clear();
+    let run = drive(&stands, 1, 3, &[]);
+    let (pose, last) = (run.report.pose, run.records.last().expect("a slot"));
+    // The nearest wall in a cone is met by one of its edges, or by the ray at a right angle to the wall.
+    let expected = |[ahead, left]: [f64; 2], bearing: f64, half_cone: f64| {
+        let from = pose.point(ahead, left);
+        let walls = [(0.0, 3.0 - from[0]), (90.0, 1.6 - from[1]), (180.0, from[0]), (270.0, from[1])];
+        let off = |wall: f64| (wall - bearing - pose.heading.to_degrees() + 540.0).rem_euclid(360.0) - 180.0;
+        let distances = walls.map(|(wall, metres)| {
+            let beside = (off(wall).abs() - half_cone).max(0.0);
+            if beside < 90.0 { metres / beside.to_radians().cos() } else { f64::INFINITY }
+        });
+        distances.into_iter().fold(f64::INFINITY, f64::min)
+    };
+    let value = |name: &str| {
+        let index = stands.sensors.iter().position(|sensor| sensor.name == name).expect("a sensor");
+        f64::from(last.frame.samples[index].value)
+    };
+    for (name, at, bearing) in beams {
+        let expected = expected(at, bearing, 15.0);
+        assert!((value(name) - expected).abs() < 0.01, "{name}: {} instead of {expected}", value(name));
+    }
+    let expected = expected([0.0, 0.06], 90.0, 12.0);
+    assert!((value("near") - expected).abs() < 0.03, "near: {} instead of {expected}", value("near"));
+    let apart = |one: &str, other: &str| (value(one) - value(other)).abs() > 0.05;
+    assert!(apart("left", "right") && apart("left", "back") && apart("right", "back"));
+}
+
 const TANK: &str = "[[sensor]]\nname = \"tank\"\nkind = \"ads1115\"\nunit = \"l\"\naddress = 0x48\nchannel = 0\n\
                     full_scale_v = 4.096\nper_volt = 1.0\nperiod_ms = 100.0\nvalid = [0.0, 9.0]\ninput = { low = 0.0, high = 9.0 }\n";
 
@@ -157,11 +208,13 @@ fn a_chip_without_a_model_is_named_and_silent() {
 #[test]
 fn a_required_chip_without_a_model_is_refused_by_name() {
     let rule = "[[reflex]]\nname = \"empty\"\ncause = \"battery\"\nsensor = \"tank\"\nbelow = 1.0\nclear = 2.0\nrestraint = \"slow\"\nshare = 0.5\n";
-    let second = "[[sensor]]\nname = \"range-back\"\nlike = \"range\"\ntrig = 16\necho = 17\n";
+    // Without a `beam`, nothing says where it looks.
+    let second = "[[sensor]]\nname = \"range\"\nshutdown = 8\n\
+                  [[sensor]]\nname = \"range-back\"\nlike = \"range\"\naddress = 0x30\nshutdown = 7\n";
     for (from, more, sensor) in [
         ("generic-linux", format!("{TANK}required = true\nmax_age_ms = 500.0\n"), "tank"),
         ("jetson-orin-nano", format!("{TANK}{rule}"), "tank"),
-        ("picarx-v4", second.to_string(), "range-back"),
+        ("generic-linux", format!("[bus]\ngpio_labels = [\"gpio1\"]\n{second}"), "range-back"),
     ] {
         let NoModel::Needed(sensors) =
             rehearsal(&own(&format!("inherits = \"{from}\"\n{more}"))).expect_err("it needs it")

@@ -2,12 +2,14 @@
 
 use super::super::chip::{Chip, Surroundings};
 use super::super::co_processor::{self, CoProcessor, Quantity};
+use super::super::eye::Eye;
 use super::super::faults::FaultKind;
 use super::super::imu::{CarMotion, Imu};
 use super::super::noise::Noise;
 use super::super::power_monitor::PowerMonitor;
 use super::super::ranger::{HALF_VIEW_DEG, Ranger};
-use super::super::sonar::{self, Condition, Sonar};
+use super::super::sonar::{Condition, HALF_CONE_DEG, Sonar};
+use super::super::world::Outline;
 use super::{NOISE_IMU, NOISE_POWER, NOISE_RANGER, NOISE_RING, NOISE_SONAR, Robot};
 use crate::base::plan::{Board, ChipSensor, LineSensor, SensorKind, SonarModule};
 use crate::base::time::Instant;
@@ -42,13 +44,14 @@ pub fn co_processors(board: &Board, seed: u64) -> Vec<(usize, CoProcessor)> {
     devices
 }
 
-/// The sonars, in the board's order.
-pub fn sonars(board: &Board, module: SonarModule, seed: u64) -> Vec<Sonar> {
+/// The sonars of a car with this outline, in the board's order.
+pub fn sonars(board: &Board, outline: &Outline, module: SonarModule, seed: u64) -> Vec<Sonar> {
     let mut sonars = Vec::new();
     for sensor in &board.sensors {
         if let SensorKind::Lines(LineSensor::HcSr04 { echo, .. }) = sensor.kind {
             let noise = Noise::new(seed, NOISE_SONAR + sonars.len() as u64);
-            sonars.push(Sonar::new(echo, module, noise));
+            let eye = Eye::mounted(sensor.beam, outline, HALF_CONE_DEG);
+            sonars.push(Sonar::new(echo, module, eye, noise));
         }
     }
     sonars
@@ -57,7 +60,7 @@ pub fn sonars(board: &Board, module: SonarModule, seed: u64) -> Vec<Sonar> {
 /// The sensors' other I2C chips, each with its bus; a chip with several sensors is created once. The motors'
 /// controller and the lines are not created from sensors, but from the board itself. The rehearsal excludes
 /// chips that have no model here.
-pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
+pub fn chips(board: &Board, outline: &Outline, seed: u64) -> Vec<(usize, Chip)> {
     let mut made: Vec<(usize, u8)> = Vec::new();
     let mut chips: Vec<(usize, Chip)> = Vec::new();
     for sensor in &board.sensors {
@@ -73,7 +76,8 @@ pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
             }
             SensorKind::Chip(ChipSensor::Vl53l0x { .. }) => {
                 let nth = count(|chip| matches!(chip, Chip::Ranger(_)));
-                Chip::Ranger(Box::new(Ranger::new(Noise::new(seed, NOISE_RANGER + nth))))
+                let eye = Eye::mounted(sensor.beam, outline, HALF_VIEW_DEG);
+                Chip::Ranger(Box::new(Ranger::new(eye, Noise::new(seed, NOISE_RANGER + nth))))
             }
             SensorKind::Chip(ChipSensor::PowerMonitor { chip, address, shunt_ohms, .. }) => {
                 let nth = count(|chip| matches!(chip, Chip::Monitor(_)));
@@ -117,8 +121,8 @@ impl Robot {
             match op {
                 Op::Write(bytes) => self.chips[nth].1.write(bytes, now),
                 Op::Read(bytes) => {
-                    let (world, outline, pose) = (&self.world, self.car.outline(), self.car.pose());
-                    let distance = || sonar::look(world, outline, &pose, HALF_VIEW_DEG);
+                    let (world, pose) = (&self.world, self.car.pose());
+                    let distance = |eye: &Eye| eye.nearest(world, &pose);
                     let around = Surroundings { now, volts, amperes, ranger, distance: &distance };
                     self.chips[nth].1.read(bytes, &around);
                     let address = self.chips[nth].1.address();

@@ -1,7 +1,7 @@
 //! The lines of the simulated robot: outputs to drive, levels to read, edges to wait for.
 
 use super::super::faults::FaultKind;
-use super::super::sonar::{self, Condition};
+use super::super::sonar::Condition;
 use super::super::wiring::Role;
 use super::{NOWHERE, Robot, Watch};
 use crate::base::fault::BusFault;
@@ -46,10 +46,9 @@ impl Robot {
         } else {
             Condition::Sound
         };
-        let (world, outline, pose) = (&self.world, self.car.outline(), self.car.pose());
         let Some(sonar) = self.sonars.get_mut(nth) else { return };
-        let look = || sonar::look(world, outline, &pose, sonar::HALF_CONE_DEG);
-        for edge in sonar.drive_trig(high, now, condition, look) {
+        let (world, pose) = (&self.world, self.car.pose());
+        for edge in sonar.drive_trig(high, now, condition, |eye| eye.nearest(world, &pose)) {
             self.deliver(edge);
         }
     }
