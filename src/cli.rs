@@ -60,7 +60,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use exit::{Exit, Failure};
 
@@ -163,7 +163,28 @@ wrong, or for another machine; 130 ended by a second Ctrl-C.";
 
 /// The definition of the command line, from which packaging/pages.rs generates completions and man pages.
 pub fn command() -> clap::Command {
-    Invocation::command()
+    with_whole_paragraphs(Invocation::command())
+}
+
+/// Joins the lines of each paragraph below the options of `command` and its subcommands, so that clap wraps
+/// it to the width of the terminal. Indented lines, such as examples, stay as they are.
+fn with_whole_paragraphs(mut command: clap::Command) -> clap::Command {
+    if let Some(text) = command.get_after_help().map(ToString::to_string) {
+        command = command.after_help(joined(&text));
+    }
+    command.mut_subcommands(with_whole_paragraphs)
+}
+
+fn joined(text: &str) -> String {
+    let mut whole = String::new();
+    let mut continues = false;
+    for line in text.lines() {
+        let is_prose = !line.is_empty() && !line.starts_with(' ');
+        whole.push_str(if is_prose && continues { " " } else { "\n" });
+        whole.push_str(line);
+        continues = is_prose;
+    }
+    whole.split_off(whole.len().min(1))
 }
 
 /// The whole program: parses the arguments, runs the verb, reports any failure once.
@@ -184,13 +205,19 @@ pub fn main() -> ExitCode {
 }
 
 fn invoke(arguments: impl IntoIterator<Item = OsString>) -> Result<Exit, Failure> {
-    let verb = match Invocation::try_parse_from(arguments) {
+    let verb = match parsed(arguments) {
         Ok(invocation) => invocation.verb,
         Err(answer) => return not_a_verb(answer),
     };
     dispatch(verb)?;
     output::outcome()?;
     Ok(Exit::Done)
+}
+
+fn parsed(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
+    let mut command = command();
+    let mut matches = command.try_get_matches_from_mut(arguments)?;
+    Invocation::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
 }
 
 /// `--help` and `--version` succeed. Everything else that clap reports is a usage error, with exit code 64
@@ -255,6 +282,41 @@ mod tests {
                 panic!("{verb}: its example is rejected: {line}\n{error}");
             }
         }
+    }
+
+    /// The lines of `command`'s help that should have been joined, or do not fit; and of its subcommands.
+    fn ragged(command: &mut clap::Command, path: &str, into: &mut Vec<String>) {
+        let path = format!("{path} {}", command.get_name());
+        let help = command.clone().render_help().to_string();
+        let lines: Vec<&str> = help.lines().collect();
+        into.extend(lines.iter().filter(|line| line.len() > WIDTH).map(|line| format!("{path}: {line}")));
+        for two in lines.windows(2) {
+            let first = two[1].split(' ').next().unwrap_or_default();
+            let is_prose = !two[0].starts_with(' ') && !first.is_empty() && !two[0].is_empty();
+            if is_prose && two[0].len() + 1 + first.len() <= WIDTH {
+                into.push(format!("{path}: {} / {}", two[0], two[1]));
+            }
+        }
+        let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let wide = after.lines().filter(|line| line.starts_with(' ') && line.len() > WIDTH);
+        into.extend(wide.map(|line| format!("{path}: {line}")));
+        command.get_subcommands_mut().for_each(|sub| ragged(sub, &path, into));
+    }
+
+    /// Columns of the widest help text: `max_term_width`.
+    const WIDTH: usize = 100;
+
+    #[test]
+    fn help_is_wrapped_evenly_and_examples_fit_on_a_line() {
+        let mut command = command();
+        command.build();
+        let mut found = Vec::new();
+        ragged(&mut command, "", &mut found);
+        assert!(found.is_empty(), "{} lines:\n{}", found.len(), found.join("\n"));
+        assert_eq!(
+            joined("One\ntwo.\n\nExamples:\n  a\n  b\n\nThree\nfour."),
+            "One two.\n\nExamples:\n  a\n  b\n\nThree four."
+        );
     }
 
     #[test]

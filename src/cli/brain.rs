@@ -38,13 +38,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Arguments of `brain`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion tether key rover-7 -o /etc/ganglion/brain-keys/rover-7.key    make a key; the robot needs the same file
-  ganglion brain                                    serve every shipped board that has a remote field, on port 4747
+  ganglion tether key rover-7 -o /etc/ganglion/brain-keys/rover-7.key  a key, also for the robot
+  ganglion brain                                    serve all shipped boards with a remote field
   ganglion brain --board mine.toml --engine cuda --state /var/lib/ganglion-brain
   ganglion status --brain                           a row for each robot
   ganglion bench brain --robots 40                  how many robots this machine serves in time
-  ganglion brain --em-brain 9999 --em-profile picarx          robots of the earlier em-brain service, on this machine
-  ganglion brain --em-brain 10.0.0.2:9999 --em-profile mine.toml     the same from a network: no encryption, no keys
+  ganglion brain --em-brain 9999 --em-profile picarx   robots of the em-brain service, here
+  ganglion brain --em-brain 10.0.0.2:9999 --em-profile mine.toml  from a network, not encrypted
 
 A robot joins with its key, and its board must have the same values as one of the brain's boards. Each robot has its own
 engine. With --state the brain saves each robot every half minute, after a minute of silence and at the end; a robot that

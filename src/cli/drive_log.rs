@@ -17,11 +17,11 @@ use super::exit::Failure;
 /// Arguments of `log`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion log info drive.mcap                    how long, how far, what stopped the robot and why, what was lost
+  ganglion log info drive.mcap                    how long, how far, what stopped it and why
   ganglion log info /var/lib/ganglion/recordings  the same for the newest run in a folder
-  ganglion log replay drive.mcap                  decide the run again and compare every command, bit for bit
+  ganglion log replay drive.mcap                  decide again and compare every command
   ganglion log export --csv drive.mcap > drive.csv
-  ganglion log cut drive.mcap stop.mcap --from 40 --to 60   the part around a stop, as a file of its own")]
+  ganglion log cut drive.mcap stop.mcap --from 40 --to 60   the part around a stop")]
 pub struct Args {
     #[command(subcommand)]
     verb: Verb,

@@ -37,8 +37,9 @@ otherwise, so at most 0.5; T* is the time for the shortest path at 2 m/s, the be
 figures are means over the worlds with 95 % intervals. A folder for --worlds has worlds.csv
 (world,discs,shortest_path_m) and discs.csv (world,x_m,y_m).
 
-With --rooms, the worlds are rooms of the board's own simulator, one for each seed, each with a goal that
-the robot can reach on a path of at least 1.5 m. It has to come within 0.4 m of the goal in 60 s.")]
+With --rooms, the worlds are rooms of the board's own simulator, one for each seed, each with a goal
+that the robot can reach on a path of at least 1.5 m. It has to come within 0.4 m of the goal in
+60 s.")]
 pub struct Args {
     /// Folder with worlds.csv and discs.csv [default: ten built-in worlds]
     #[arg(long, value_name = "DIR")]

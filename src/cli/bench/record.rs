@@ -23,7 +23,7 @@ const SEED: u64 = 1;
 /// Arguments of `bench record`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion bench record                               100 Hz for 60 s: with and without a recorder, in turns
+  ganglion bench record                               100 Hz, 60 s, with and without a recorder
   ganglion bench record --into /var/lib/ganglion      on the disk that keeps a robot's recordings
   ganglion bench record --json | tail -1              figures as one JSON object
 

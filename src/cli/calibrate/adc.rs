@@ -35,8 +35,8 @@ const FEWEST_EQUAL: u32 = 10;
 /// Arguments of `calibrate adc`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion calibrate adc battery --reference 7.86 --save my-car.toml            a voltmeter shows 7.86 V
-  ganglion calibrate adc ground-left --threshold cliff-left --save my-car.toml  with the robot on its floor
+  ganglion calibrate adc battery --reference 7.86 --save my-car.toml  a voltmeter says 7.86
+  ganglion calibrate adc ground-left --threshold cliff-left --save my-car.toml  on its floor
 
 Stop the runtime and its guard first.")]
 pub struct Args {

@@ -64,7 +64,7 @@ impl Room {
             car: [length, width],
             front: (f64::from(plan.wheelbase) + length) / 2.0,
             ranger: ranger.map(|(name, _)| name.clone()),
-            half_cone_deg: ranger.map_or(0.0, |(_, half)| half.into()),
+            half_cone_deg: ranger.map_or(0.0, |(_, half)| half),
         };
         Room { fixed, pose: plant.pose_cell() }
     }
