@@ -13,6 +13,7 @@ use ganglion::sim::{Contacts, Fault, Plant, Report};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+mod behaviours; // other tables, other behaviours
 mod backing; // backtracking, and turning away
 mod dropout; // a short loss of a sensor neither misleads the field nor delays a reflex
 mod edge; // an edge that stopped the car is not forgotten
