@@ -189,12 +189,14 @@ impl CycleRequest {
 }
 
 impl CycleAnswer {
-    /// The answer `response` to `request`, of which the first `count` motors are used.
+    /// The answer `response` to `request`, of which the first `count` motors are used. Limits the scores to
+    /// [`SCORE_MOST`], which extreme weights exceed: the robot would refuse the whole answer.
     pub fn answered(request: &CycleRequest, response: &FieldOutput, count: usize) -> CycleAnswer {
         let count = count.min(MAX_MOTORS);
         let mut answer = CycleAnswer::without(request, Verdict::Answered);
         answer.count = count as u8;
-        answer.scores[..count].copy_from_slice(&response.scores[..count]);
+        let limited = response.scores.map(|score| score.clamp(-SCORE_MOST, SCORE_MOST));
+        answer.scores[..count].copy_from_slice(&limited[..count]);
         answer.motors[..count].copy_from_slice(&response.motors[..count]);
         (answer.confidence, answer.skill, answer.novelty) =
             (response.confidence, response.skill, response.novelty);
