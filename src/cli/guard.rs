@@ -10,7 +10,7 @@ use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::deploy::board::Loaded;
 use crate::hardware::bus::{LineUse, Usage};
 use crate::runtime::access;
-use crate::runtime::guard::frame::{Ask, GuardRefusal, GuardStatus, Phase};
+use crate::runtime::guard::frame::{Ask, GuardRefusal, GuardStatus, Phase, Reason};
 use crate::runtime::guard::socket::{GUARD_SOCKET, ask_once};
 use crate::runtime::guard::{AllowedUser, Event, Guard, HeldLine, Hold, Server};
 use crate::system::rt::signals::refuse_to_be_stopped;
@@ -164,9 +164,14 @@ fn kind(event: &Event) -> usize {
     match event {
         Event::Refused(refused) => GuardRefusal::ALL.iter().position(|one| one == refused).unwrap_or(0),
         Event::Changed(_, is) if !is.line_sound => UNFOLLOWED,
-        Event::Changed(was, is) if is.trips > was.trips => TRIPPED,
+        Event::Changed(was, is) if has_tripped(was, is) => TRIPPED,
         Event::Changed(..) => CHANGED,
     }
+}
+
+/// Whether the guard tripped, even if the line was off already; a clean end is no trip.
+fn has_tripped(was: &GuardStatus, is: &GuardStatus) -> bool {
+    is.phase != was.phase && matches!(is.phase, Phase::Tripped(reason) if reason != Reason::Ended)
 }
 
 impl Words {
@@ -194,7 +199,7 @@ impl Words {
             Event::Changed(_, is) if !is.line_sound => self
                 .log_line(Level::Warn, format_args!("the line does not follow; the guard drives it again")),
             Event::Changed(was, is) => {
-                let level = if is.trips > was.trips { Level::Warn } else { Level::Info };
+                let level = if has_tripped(&was, &is) { Level::Warn } else { Level::Info };
                 let line = if is.line_on { "on" } else { "off" };
                 match is.phase {
                     Phase::Tripped(reason) => {

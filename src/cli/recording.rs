@@ -89,8 +89,7 @@ pub fn start(
             folder.display()
         );
     }
-    let total = u64::from(args.record_limit) * 1_000_000;
-    let quota = Quota { total, file: Quota::default().file.min(total / 4), ..Quota::default() };
+    let quota = quota(args);
     let facts = Facts::of(&loaded.board, loaded.effective().join("\n"), words(loaded, about));
     let plan = Plan { place, when, quota, facts, open: disk() };
     let started = Recording::start(plan, about.is_virtual);
@@ -98,6 +97,11 @@ pub fn start(
         Failure::file(path, &error)
             .fix("give a new file that ends in .mcap, or a folder: recordings are never overwritten")
     })
+}
+
+fn quota(args: &RecordArgs) -> Quota {
+    let total = u64::from(args.record_limit) * 1_000_000;
+    Quota { total, file: Quota::default().file.min(total / 4), ..Quota::default() }
 }
 
 fn words(loaded: &Loaded, about: &About) -> BTreeMap<String, String> {
@@ -161,4 +165,22 @@ pub fn lines(status: &RecordingStatus) -> Vec<String> {
         lines.push(format!("           {left_out} checkpoints left out: replay after a loss starts later"));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Args as _, FromArgMatches as _};
+
+    #[test]
+    fn the_limit_counts_megabytes_and_its_default_is_the_quotas() {
+        let quota = |words: &[&str]| {
+            let command = RecordArgs::augment_args(clap::Command::new("run"));
+            let found = command.try_get_matches_from([&["run", "--record", "drives"], words].concat());
+            quota(&RecordArgs::from_arg_matches(&found.expect("sound")).expect("sound"))
+        };
+        assert_eq!(quota(&[]), Quota::default());
+        let small = quota(&["--record-limit", "16"]);
+        assert_eq!((small.total, small.file), (16_000_000, 4_000_000));
+    }
 }

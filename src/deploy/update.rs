@@ -123,25 +123,45 @@ pub struct Ended {
     pub why: Option<Why>,
 }
 
-/// Checks a Debian version.
-/// # Errors
-/// The version is empty, longer than 64 characters, begins with `.` or `-`, or has a character that is unsafe
-/// in a file name.
+/// Longest version, in characters; with it, the name of a kept package stays far below the limit of any file
+/// system.
+const LONGEST_VERSION: usize = 64;
+
+/// Checks that a Debian version is safe in a file name.
 pub fn version(text: &str) -> Result<&str, UnsafeVersion> {
     let sound = |c: char| c.is_ascii_alphanumeric() || ".+~-".contains(c);
-    match !text.is_empty() && text.len() <= 64 && !text.starts_with(['.', '-']) && text.chars().all(sound) {
-        true => Ok(text),
-        false => Err(UnsafeVersion),
+    match text {
+        "" => Err(UnsafeVersion::Empty),
+        _ if !text.chars().all(sound) => Err(UnsafeVersion::Character),
+        _ if text.starts_with(['.', '-']) => Err(UnsafeVersion::Start),
+        _ if text.len() > LONGEST_VERSION => Err(UnsafeVersion::Long),
+        _ => Ok(text),
     }
 }
 
-/// A version that is unsafe in a file name.
+/// Why a version is unsafe in a file name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnsafeVersion;
+pub enum UnsafeVersion {
+    /// It is empty.
+    Empty,
+    /// It has a character other than letters, digits and `. + ~ -`.
+    Character,
+    /// It begins with `.` or `-`.
+    Start,
+    /// It is longer than 64 characters.
+    Long,
+}
 
 impl fmt::Display for UnsafeVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the version may contain only letters, digits and . + ~ -")
+        match self {
+            UnsafeVersion::Empty => f.write_str("it has no version"),
+            UnsafeVersion::Character => {
+                f.write_str("the version may contain only letters, digits and . + ~ -")
+            }
+            UnsafeVersion::Start => f.write_str("the version may not begin with . or -"),
+            UnsafeVersion::Long => write!(f, "the version has more than {LONGEST_VERSION} characters"),
+        }
     }
 }
 
@@ -154,8 +174,13 @@ mod tests {
         for sound in ["0.1.0", "1.0~rc1", "2.0+git20261124", "1.0-1"] {
             assert_eq!(version(sound), Ok(sound));
         }
-        for bad in ["", "../1", "1/2", "1 0", ".1", "-1", "1:0", &"1".repeat(65)] {
-            assert!(version(bad).is_err(), "{bad}");
+        use UnsafeVersion::{Character, Empty, Long, Start};
+        let (longest, longer) = ("1".repeat(64), "1".repeat(65));
+        assert_eq!(version(&longest), Ok(&*longest));
+        let bad =
+            [("", Empty), ("../1", Character), ("1/2", Character), ("1 0", Character), ("1:0", Character)];
+        for (bad, why) in bad.into_iter().chain([(".1", Start), ("-1", Start), (&*longer, Long)]) {
+            assert_eq!(version(bad), Err(why), "{bad}");
         }
     }
 }

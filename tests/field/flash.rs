@@ -281,6 +281,17 @@ fn waves_start_with_one_robot_and_stop_at_the_first_failure() {
 }
 
 #[test]
+fn each_failed_robot_of_a_wave_has_its_own_result() {
+    let scene = Scene::new("both", &["one", "two", "three"]);
+    scene.write("two", "answers/update-trial", "finish rolled-back 0.1.0 0.2.0 'no beat'; exit 75");
+    // The laptop's process for this robot is killed: the parent of this `ssh`, beyond `timeout`.
+    scene.write("three", "on/where", "read -r _ _ _ parent _ < /proc/$PPID/stat; kill -9 $parent; sleep 1");
+    let said = ended(&scene.flash(&["--target", "one", "--target", "two", "--target", "three"]), 75);
+    assert!(said.contains("two    rolled back: no beat"), "{said}");
+    assert!(said.contains("three  failed: this script broke off"), "{said}");
+}
+
+#[test]
 fn a_trial_survives_an_ssh_drop_and_its_result_is_read() {
     for (phase, code, word) in [("committed", 0, "committed"), ("rolled-back", 75, "rolled back: no beat")] {
         let scene = Scene::new("dropped", &[ROBOT]);

@@ -4,7 +4,8 @@
 use super::stage::{Runtime, Stage, TetherMessage};
 use ganglion::base::time::Span;
 use ganglion::field::remote::local::LinkPhase;
-use ganglion::system::seqpacket::{connect_to, send_to};
+use ganglion::system::seqpacket::{Received, connect_to, receive, send_to, wait_for};
+use std::time::Instant;
 
 const LONG: Span = Span::from_millis(60_000);
 
@@ -39,4 +40,28 @@ fn silent_and_nonsense_callers_block_nobody() {
     let cycle = runtime.until_answered(1_000);
     drop(silent);
     runtime.until_answered(cycle);
+}
+
+#[test]
+fn of_too_many_silent_callers_the_oldest_are_dropped() {
+    let stage = Stage::new("oldest", 13);
+    // Three may wait; the listener's backlog is short, so a connection may be refused at first.
+    let began = Instant::now();
+    let connect = |_| loop {
+        match connect_to(&stage.path) {
+            Ok(caller) => return caller,
+            Err(error) => assert!(began.elapsed() < std::time::Duration::from_secs(60), "{error}"),
+        }
+    };
+    let callers: Vec<_> = (0..5).map(connect).collect();
+    let heard = |caller: &std::os::fd::OwnedFd, longest: Span| {
+        wait_for(&[caller], longest);
+        receive(caller, &mut [0; 64])
+    };
+    for caller in &callers[..2] {
+        assert!(matches!(heard(caller, LONG), Received::Closed));
+    }
+    for caller in &callers[2..] {
+        assert!(matches!(heard(caller, Span::ZERO), Received::Nothing));
+    }
 }

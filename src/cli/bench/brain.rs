@@ -100,10 +100,10 @@ impl Report {
         say!("{robots} robots at {hz} Hz, 64 x {grid}^3 each, {threads} threads, {}", figures.engine);
         say!("measured on this machine just now, alternating with one robot alone; without a network");
         let line = |name: &str, served: &Served| {
-            let Served { asked, in_time, missed, late, unanswered, .. } = served;
+            let Served { asked, in_time, missed, late, failed, unanswered, .. } = served;
             say!(
-                "{name:<12}{in_time} of {asked} in time; {missed} after the deadline, {late} not computed, \
-                 {unanswered} not answered"
+                "{name:<12}{in_time} of {asked} in time; {missed} after the deadline, {late} too late to compute, \
+                 {failed} failed or refused, {unanswered} not answered"
             );
         };
         line("together", &figures.together);

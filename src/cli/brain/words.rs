@@ -141,15 +141,7 @@ impl EventPrinter {
             }
             Event::Refused { name, why } => relay!("refused: {name}: {why}"),
             Event::Failed { name } => relay!("failed: the engine of {name}; it will be opened again"),
-            Event::Left { row, saved } => {
-                let saved = if *saved { "saved" } else { "not saved" };
-                relay!(
-                    "left: {}, silent for {:.0} s, {} cycles; {saved}",
-                    row.name,
-                    row.silent_s,
-                    row.cycles
-                );
-            }
+            Event::Left { row, saved } => relay!("{}", left(row, *saved)),
         }
         Ok(())
     }
@@ -166,6 +158,13 @@ impl EventPrinter {
         table(status);
         Ok(())
     }
+}
+
+/// Says that a robot has left, because it was silent or because the brain ends.
+fn left(row: &RobotRow, saved: bool) -> String {
+    let RobotRow { name, silent_s, cycles, .. } = row;
+    let saved = if saved { "saved" } else { "not saved" };
+    format!("left: {name}, last heard {silent_s:.0} s ago, {cycles} cycles; {saved}")
 }
 
 /// Prints one row for each robot.
@@ -228,4 +227,18 @@ fn list_counts(named: &[(&'static str, u64)]) -> String {
     let some: Vec<String> =
         named.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{count} {name}")).collect();
     if some.is_empty() { "nothing".to_string() } else { some.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::brain::counters::Counters;
+
+    #[test]
+    fn a_robot_that_leaves_at_the_end_is_not_called_silent() {
+        let row = RobotRow { name: "rover".into(), silent_s: 0.02, cycles: 7, ..Counters::default().row() };
+        assert_eq!(left(&row, true), "left: rover, last heard 0 s ago, 7 cycles; saved");
+        let row = RobotRow { silent_s: 60.1, ..row };
+        assert_eq!(left(&row, false), "left: rover, last heard 60 s ago, 7 cycles; not saved");
+    }
 }

@@ -21,8 +21,13 @@ pub struct Otherwise {
     changes: Vec<String>,
     /// Slots that would have been decided differently.
     slots: u64,
-    /// Stretches of consecutive slots, the first thousand.
+    /// How many stretches of consecutive slots there are.
+    stretches_total: u64,
+    /// The first thousand stretches.
     stretches: Vec<Stretch>,
+    /// The last of the slots.
+    #[serde(skip)]
+    last_slot: Option<u64>,
 }
 
 /// Consecutive slots that would have been decided differently.
@@ -41,18 +46,25 @@ struct Stretch {
 impl Otherwise {
     /// No differences so far.
     pub fn new(changes: &[String]) -> Otherwise {
-        Otherwise { changes: changes.to_vec(), slots: 0, stretches: Vec::new() }
+        let changes = changes.to_vec();
+        Otherwise { changes, slots: 0, stretches_total: 0, stretches: Vec::new(), last_slot: None }
     }
 
     /// Adds a slot that would have been decided differently, this many seconds after the first slot.
     pub fn note(&mut self, at_s: f64, difference: &Difference) {
         self.slots += 1;
         let Difference { index, what, recorded, decided } = difference.clone();
-        if let Some(last) = self.stretches.last_mut().filter(|last| last.to_slot + 1 == index) {
-            (last.to_slot, last.to_s) = (index, at_s);
-        } else if self.stretches.len() < KEPT {
-            let (from_slot, to_slot, from_s, to_s) = (index, index, at_s, at_s);
-            self.stretches.push(Stretch { from_slot, to_slot, from_s, to_s, what, recorded, decided });
+        let continues = self.last_slot.replace(index).is_some_and(|last| last + 1 == index);
+        self.stretches_total += u64::from(!continues);
+        if self.stretches_total > KEPT as u64 {
+            return;
+        }
+        match self.stretches.last_mut().filter(|_| continues) {
+            Some(last) => (last.to_slot, last.to_s) = (index, at_s),
+            None => {
+                let (from_slot, to_slot, from_s, to_s) = (index, index, at_s, at_s);
+                self.stretches.push(Stretch { from_slot, to_slot, from_s, to_s, what, recorded, decided });
+            }
         }
     }
 
@@ -65,9 +77,16 @@ impl Otherwise {
                 "  {from_s:.2} s to {to_s:.2} s (slots {from_slot} to {to_slot}): {what}, {decided} instead of {recorded}"
             );
         }
-        if self.stretches.len() > TOLD {
-            say!("  and {} more times; --json lists all", self.stretches.len() - TOLD);
+        if let Some(more) = self.untold() {
+            say!("  {more}");
         }
+    }
+
+    /// What the text leaves out.
+    fn untold(&self) -> Option<String> {
+        let more = self.stretches_total.checked_sub(TOLD as u64).filter(|more| *more > 0)?;
+        let listed = if self.stretches_total > KEPT as u64 { "the first thousand" } else { "all" };
+        Some(format!("and {more} more times; --json lists {listed}"))
     }
 }
 
@@ -92,4 +111,36 @@ pub fn board_of(run: &Run, changes: &[String]) -> Result<(Board, Option<QualityL
         simulate::simulate(&mut loaded)?;
     }
     Ok(as_run(loaded.board, run))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_beyond_those_kept_are_counted() {
+        let mut otherwise = Otherwise::new(&[]);
+        for index in (0..4_000_u64).filter(|index| index % 4 < 2) {
+            let [what, recorded, decided] = ["it", "1", "2"].map(str::to_string);
+            otherwise.note(index as f64, &Difference { index, what, recorded, decided });
+            if index == 41 {
+                assert_eq!(otherwise.untold().as_deref(), Some("and 3 more times; --json lists all"));
+            }
+        }
+        assert_eq!((otherwise.slots, otherwise.stretches_total), (2_000, 1_000));
+        for index in [4_000, 4_001, 4_004] {
+            let [what, recorded, decided] = ["it", "1", "2"].map(str::to_string);
+            otherwise.note(index as f64, &Difference { index, what, recorded, decided });
+        }
+        assert_eq!(
+            (otherwise.slots, otherwise.stretches_total, otherwise.stretches.len()),
+            (2_003, 1_002, 1_000)
+        );
+        let last = &otherwise.stretches[KEPT - 1];
+        assert_eq!((last.from_slot, last.to_slot), (3_996, 3_997), "a later one is not added to it");
+        assert_eq!(
+            otherwise.untold().as_deref(),
+            Some("and 994 more times; --json lists the first thousand")
+        );
+    }
 }

@@ -56,8 +56,10 @@ pub struct Served {
     pub in_time: u64,
     /// Requests answered after their deadline.
     pub missed: u64,
-    /// Requests that the brain answered without a result: too late to be computed, failed or refused.
+    /// Requests that were too late to be computed.
     pub late: u64,
+    /// Requests that the brain refused or failed to compute.
+    pub failed: u64,
     /// Requests without an answer by the end, usually because a newer request replaced them.
     pub unanswered: u64,
     /// From the time a request was due until its computation began, microseconds.
@@ -126,7 +128,8 @@ impl Tally {
         match answer.verdict {
             Verdict::Answered if took <= period => self.served.in_time += 1,
             Verdict::Answered => self.served.missed += 1,
-            Verdict::Late | Verdict::Failed | Verdict::Refused => return self.served.late += 1,
+            Verdict::Late => return self.served.late += 1,
+            Verdict::Failed | Verdict::Refused => return self.served.failed += 1,
         }
         note(&mut self.waited, answer.waited);
         note(&mut self.computed, answer.computed);
@@ -134,9 +137,9 @@ impl Tally {
     }
 
     fn figures(&self) -> Served {
-        let answered = self.served.in_time + self.served.missed + self.served.late;
+        let Served { asked, in_time, missed, late, failed, .. } = self.served;
         Served {
-            unanswered: self.served.asked.saturating_sub(answered),
+            unanswered: asked.saturating_sub(in_time + missed + late + failed),
             waited_us: Latency::of(&self.waited),
             computed_us: Latency::of(&self.computed),
             answered_us: Latency::of(&self.answered),
@@ -308,13 +311,27 @@ mod tests {
     use crate::deploy::board::built_in;
 
     #[test]
+    fn each_verdict_has_its_own_counter() {
+        let request = CycleRequest::of(&FieldInput::AT_REST, 1, Instant::ZERO, Span::from_millis(50));
+        let (period, now) = (Span::from_millis(50), Instant::ZERO + Span::from_millis(60));
+        let mut tally = Tally::new();
+        tally.served.asked = 10;
+        for (verdict, times) in [(Verdict::Late, 1), (Verdict::Failed, 2), (Verdict::Refused, 3)] {
+            (0..times).for_each(|_| tally.take(&CycleAnswer::without(&request, verdict), period, now));
+        }
+        let Served { in_time, missed, late, failed, unanswered, .. } = tally.figures();
+        assert_eq!((in_time, missed, late, failed, unanswered), (0, 0, 1, 5, 4));
+    }
+
+    #[test]
     fn every_request_is_accounted_for() {
         let mut board = built_in("sim").unwrap().unwrap().board;
         board.field.shape = Shape { grid: 8, ..board.field.shape };
         let bench = BrainBench { board, robots: 3, hz: 20, threads: 2, engine: EngineKind::Cpu };
         let figures = bench.run(Span::from_millis(2_500), &AtomicBool::new(false)).unwrap();
         for served in [&figures.alone, &figures.together] {
-            let answered = served.in_time + served.missed + served.late + served.unanswered;
+            let Served { in_time, missed, late, failed, unanswered, .. } = served;
+            let answered = in_time + missed + late + failed + unanswered;
             assert_eq!(served.asked, answered, "{served:?}");
             let computed = served.computed_us.as_ref().map_or(0, |latency| latency.n);
             assert_eq!(computed, served.in_time + served.missed);

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// Which part is copied. Times count from the recording's first message. The copy starts at the last
-/// checkpoint before `from`, if there is one.
+/// Which part is copied. Times count from the recording's first slot. The copy starts at the last checkpoint
+/// before `from`, if there is one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keep {
     /// Start of the part; `None`: the start of the recording.
@@ -29,7 +29,7 @@ pub struct Copied {
     pub slots: u64,
     /// Time from the first copied slot to the last, seconds.
     pub seconds: f64,
-    /// Time of the first copied slot, seconds after the first message of the recording.
+    /// Time of the first copied slot, seconds after the first slot of the recording.
     pub from_s: f64,
     /// Whether the recording is complete.
     pub whole: bool,
@@ -79,6 +79,7 @@ struct Copier<W: Write> {
     /// last slot. `None` from then on.
     held: Option<Vec<Message>>,
     has_checkpoint: bool,
+    /// Time of the recording's first slot.
     first: Option<u64>,
     times: Option<(u64, u64)>,
     copied: Copied,
@@ -171,8 +172,8 @@ impl<W: Write> Copier<W> {
         let (is_slot, is_checkpoint) = (topic == SLOT_TOPIC, topic == CHECKPOINT_TOPIC);
         let header = MessageHeader { channel_id: *channel_id, ..header };
         let time = header.log_time;
-        let at = Span::from_nanos(time.saturating_sub(*self.first.get_or_insert(time)));
-        if is_slot && self.keep.to.is_some_and(|to| at > to) {
+        let at = is_slot.then(|| Span::from_nanos(time.saturating_sub(*self.first.get_or_insert(time))));
+        if at.zip(self.keep.to).is_some_and(|(at, to)| at > to) {
             return Ok(false);
         }
         let Some(held) = &mut self.held else {
@@ -184,9 +185,7 @@ impl<W: Write> Copier<W> {
             self.has_checkpoint = true;
         }
         held.push((header, data));
-        if !is_slot {
-            return Ok(true);
-        }
+        let Some(at) = at else { return Ok(true) };
         if self.keep.from.is_none_or(|from| at >= from) {
             let slots = self.channels.values().find(|(_, topic)| topic == SLOT_TOPIC).map(|(id, _)| *id);
             for (header, data) in self.held.take().unwrap_or_default() {
@@ -230,8 +229,8 @@ mod tests {
     use crate::drive::record::memory::Memory;
     use crate::drive::record::{FORMAT, METADATA};
 
-    /// A slot each second from 0 to 99 s, with a reading before it. A checkpoint comes before the slot of
-    /// each second in `at`.
+    /// A slot each second from 0 to 99 s, with a reading 0.25 s before it. A checkpoint comes before the slot
+    /// of each second in `at`.
     fn recording(at: &[u64]) -> Vec<u8> {
         let target = Memory::default();
         let options = WriteOptions::new().compression(None).disable_seeking(true);
@@ -246,7 +245,8 @@ mod tests {
                 if channel_id == checkpoint && !at.contains(&second) {
                     continue;
                 }
-                let log_time = second * 1_000_000_000;
+                let early = if channel_id == reading { 0 } else { 250_000_000 };
+                let log_time = second * 1_000_000_000 + early;
                 let header = MessageHeader { channel_id, sequence: 0, log_time, publish_time: log_time };
                 writer.write_to_known_channel(&header, &[]).unwrap();
             }

@@ -283,6 +283,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_command_names_its_source_as_the_status_does() {
+        use crate::base::command::Source::{AgedField, Field, Reflex, Still, Stop};
+        for source in [Still, AgedField, Field, Reflex, Stop] {
+            let messages = Topics::new(&Facts::default()).of(&Slot { source, ..full(0) });
+            let (_, bytes) = messages.into_iter().find(|(topic, _)| topic.name() == "/command").unwrap();
+            let read: Value = serde_json::from_slice(&bytes).unwrap();
+            assert_eq!(read["source"], source.text(), "{source:?}");
+        }
+    }
+
+    #[test]
     fn events_are_sent_at_once_and_figures_at_their_rate() {
         let sensors = ["a", "b", "c"].map(|name| (name.to_string(), "m".to_string())).to_vec();
         let facts = Facts { sensors, motors: vec!["left".into(), "right".into()], ..Facts::default() };

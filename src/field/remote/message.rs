@@ -12,8 +12,9 @@
 //! ```
 //!
 //! `sent` is a time on the robot's own CLOCK_MONOTONIC, which the brain returns unchanged, so the robot can
-//! tell an answer's age without a shared clock. The receiver refuses a whole message if its length or version
-//! is wrong, if a byte has an invalid value, or if a number is not finite or out of range.
+//! tell an answer's age without a shared clock. The deadline counts from the request's arrival at the brain.
+//! The receiver refuses a whole message if its length or version is wrong, if a byte has an invalid value, or
+//! if a number is not finite or out of range.
 
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
@@ -38,7 +39,8 @@ pub struct CycleRequest {
     pub cycle: u64,
     /// When it was sent, on the robot's clock.
     pub sent: Instant,
-    /// How long after `sent` an answer becomes useless.
+    /// How long after its arrival at the brain the request may be answered. The brain cannot count from
+    /// `sent`, because it does not know the robot's clock.
     pub deadline: Span,
     /// Quality level.
     pub quality: QualityLevel,
@@ -187,12 +189,14 @@ impl CycleRequest {
 }
 
 impl CycleAnswer {
-    /// The answer `response` to `request`, of which the first `count` motors are used.
+    /// The answer `response` to `request`, of which the first `count` motors are used. Limits the scores to
+    /// [`SCORE_MOST`], which extreme weights exceed: the robot would refuse the whole answer.
     pub fn answered(request: &CycleRequest, response: &FieldOutput, count: usize) -> CycleAnswer {
         let count = count.min(MAX_MOTORS);
         let mut answer = CycleAnswer::without(request, Verdict::Answered);
         answer.count = count as u8;
-        answer.scores[..count].copy_from_slice(&response.scores[..count]);
+        let limited = response.scores.map(|score| score.clamp(-SCORE_MOST, SCORE_MOST));
+        answer.scores[..count].copy_from_slice(&limited[..count]);
         answer.motors[..count].copy_from_slice(&response.motors[..count]);
         (answer.confidence, answer.skill, answer.novelty) =
             (response.confidence, response.skill, response.novelty);

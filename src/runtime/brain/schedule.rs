@@ -24,7 +24,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// After this time an answer is useless.
+    /// After this time, on the brain's clock, the request is not computed any more.
     pub fn deadline(&self) -> Instant {
         self.arrived + self.request.deadline
     }

@@ -176,7 +176,8 @@ pub struct GuardStatus {
     pub line_on: bool,
     /// Whether the last call that switched the line succeeded.
     pub line_sound: bool,
-    /// How often the guard tripped; clean ends do not count.
+    /// How often the guard switched the line off by itself or because of a requested stop; the end of a
+    /// runtime does not count if it is clean.
     pub trips: u32,
     /// Heartbeats that kept the permission valid.
     pub beats: u64,

@@ -223,15 +223,12 @@ impl Guard {
     /// 5: stops at once, from any state. Each stop needs its own acknowledgement.
     fn ask_stop(&mut self) {
         self.stop = self.stop.checked_add(1).unwrap_or(1);
-        match self.state {
-            State::Greeted | State::Trusted(_) => self.trip(Reason::Asked),
-            State::Waiting | State::Tripped(_) => self.state = State::Tripped(Reason::Asked),
-        }
+        self.trip(Reason::Asked);
     }
 
-    /// 4: switches the line off at once, from any state.
+    /// 4: switches the line off at once, from any state. Counts only if the line was on.
     fn trip(&mut self, reason: Reason) {
-        self.trips = self.trips.saturating_add(1);
+        self.trips = self.trips.saturating_add(u32::from(self.line_on()));
         self.state = State::Tripped(reason);
     }
 }
@@ -501,6 +498,19 @@ mod tests {
                 false => assert_eq!(rig.guard.state(), before, "{name}"),
             }
         }
+    }
+
+    #[test]
+    fn a_trip_counts_only_if_the_line_was_on() {
+        for (name, mut rig, _) in every_state() {
+            let (before, on) = (rig.guard.status(true).trips, rig.guard.line_on());
+            assert_eq!(rig.ask_from(3, false, STOP), Ok(()));
+            assert_eq!(rig.guard.status(true).trips, before + u32::from(on), "{name}");
+        }
+        let mut rig = Rig::driving(GuardHold::Reset);
+        assert_eq!(rig.ask(Ask::Set { on: false }), Ok(()));
+        rig.pass(101);
+        assert_eq!((rig.tripped(), rig.guard.status(true).trips), (Some(Reason::Silent), 0));
     }
 
     #[test]

@@ -26,8 +26,10 @@ pub enum Dropped {
     Forged,
     /// It is a join that was accepted before.
     Replayed,
-    /// Too many joins or forged replies came recently, or the system provided no random numbers.
+    /// Too many joins or forged replies came recently.
     Limited,
+    /// The system provided no random numbers, which answering the datagram needs.
+    NoRandom,
     /// It is authentic, but its content is invalid.
     Content,
 }
@@ -58,6 +60,8 @@ pub struct Drops {
     pub replayed: u64,
     /// [`Dropped::Limited`].
     pub limited: u64,
+    /// [`Dropped::NoRandom`].
+    pub no_random: u64,
     /// [`Dropped::Content`].
     pub content: u64,
 }
@@ -74,7 +78,7 @@ impl Drops {
     }
 
     /// Names and counts, in the order of the fields.
-    pub fn named(&self) -> [(&'static str, u64); 12] {
+    pub fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("short", self.short),
             ("long", self.long),
@@ -87,6 +91,7 @@ impl Drops {
             ("forged", self.forged),
             ("replayed", self.replayed),
             ("too many", self.limited),
+            ("without random numbers", self.no_random),
             ("meaningless", self.content),
         ]
     }
@@ -109,6 +114,7 @@ impl Drops {
             Dropped::Forged => &mut self.forged,
             Dropped::Replayed => &mut self.replayed,
             Dropped::Limited => &mut self.limited,
+            Dropped::NoRandom => &mut self.no_random,
             Dropped::Content => &mut self.content,
         }
     }
@@ -123,7 +129,7 @@ mod tests {
         use Dropped::*;
         let all = [
             Short, Long, NotOurs, Version, Kind, UnknownKey, Foreign, Stale, Forged, Replayed, Limited,
-            Content,
+            NoRandom, Content,
         ];
         let mut drops = Drops::default();
         for (at, why) in all.into_iter().enumerate() {
@@ -133,6 +139,6 @@ mod tests {
             assert_eq!(drops.of(why), at as u64 + 1, "{why:?}");
             assert_eq!(drops.named()[at].1, at as u64 + 1, "{why:?}");
         }
-        assert_eq!(drops.total(), 78);
+        assert_eq!(drops.total(), 91);
     }
 }

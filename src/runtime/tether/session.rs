@@ -45,6 +45,12 @@ impl fmt::Display for NoRandom {
 
 impl std::error::Error for NoRandom {}
 
+impl From<NoRandom> for Dropped {
+    fn from(_: NoRandom) -> Dropped {
+        Dropped::NoRandom
+    }
+}
+
 /// A robot's handshake, while the brain's reply is pending.
 pub struct Joining {
     key: Id,
@@ -105,8 +111,7 @@ pub fn accept(key: &Key, datagram: &[u8]) -> Result<(Result<Join, JoinError>, Pe
     if header.id != key.id() {
         return Err(Dropped::UnknownKey);
     }
-    let noise = builder(key).and_then(|builder| builder.build_responder().map_err(|_| NoRandom));
-    let mut noise = noise.map_err(|NoRandom| Dropped::Limited)?;
+    let mut noise = builder(key)?.build_responder().map_err(|_| NoRandom)?;
     let mut payload = [0; HANDSHAKE_PAYLOAD_MOST];
     let length = noise.read_message(&datagram[HEADER_BYTES..], &mut payload).map_err(|_| Dropped::Forged)?;
     Ok((Join::decode(&payload[..length]), Pending { key: key.id(), noise }))

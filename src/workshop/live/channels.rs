@@ -186,6 +186,7 @@ pub(super) mod tests {
             {"name": "range", "unit": "m", "value": 0.1, "age_ms": 12.0, "health": "good"},
         ]);
         json["motors"] = json!([{"name": "left", "command": -0.25}]);
+        json["commanded_by"] = json!("a reflex");
         json["quality"] = json!({"level": 2, "lowest": 5, "reason": "a cycle took too long"});
         json["goal"] = json!({
             "order": 1, "goal": [2.0, 0.5], "left": 0, "state": "going", "why": null, "at": [1.0, 0.0],
@@ -223,7 +224,8 @@ pub(super) mod tests {
             serde_json::from_slice(messages[at].as_ref().unwrap()).unwrap()
         };
         assert_eq!(read("/frame")["value"]["range"], 0.1, "the sensor's f32, not a nearby double");
-        assert_eq!(read("/command")["motor"]["left"], -0.25);
+        let command = read("/command");
+        assert_eq!((&command["motor"]["left"], &command["source"]), (&json!(-0.25), &json!("a reflex")));
         assert_eq!(read("/mode")["mode"], "armed");
         assert_eq!(read("/quality")["level"], 2);
         assert_eq!(read("/field")["age_us"], 3_000.0);

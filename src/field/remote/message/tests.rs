@@ -59,9 +59,22 @@ fn every_wrong_field_is_refused_with_its_place() {
     assert_eq!(numbers, Err(MessageError::Byte { at: 2, value: 1 }), "a late answer has no numbers");
 }
 
+/// A read-out's weights may be so large that a score exceeds what a robot accepts.
+#[test]
+fn scores_of_extreme_weights_are_limited_not_refused() {
+    let mut response = answer().response().unwrap();
+    response.scores[..3].copy_from_slice(&[1.7e10, -1.7e10, -3.0]);
+    let sent = CycleAnswer::answered(&request(), &response, 3);
+    let received = CycleAnswer::decode(&sent.encode()).expect("the robot accepts it");
+    assert_eq!(received.scores[..3], [SCORE_MOST, -SCORE_MOST, -3.0]);
+    response.scores[0] = f32::NAN;
+    let broken = CycleAnswer::answered(&request(), &response, 3).encode();
+    assert!(CycleAnswer::decode(&broken).is_err(), "NaN stays NaN, and is refused");
+}
+
 #[test]
 fn number_out_of_range_or_nan_is_refused() {
-    for (at, most) in [(32, 1.0), (36, 1.0), (40, 2.0), (SCORES, SCORE_MOST), (MOTORS + 4, 1.0)] {
+    for (at, most) in [(32, 1.0), (36, 1.0), (40, 1.0), (SCORES, SCORE_MOST), (MOTORS + 4, 1.0)] {
         for value in [most * 1.001, -most * 1.001, f32::INFINITY, f32::NAN] {
             let mut bytes = answer().encode();
             put_f32(&mut bytes, at, value);

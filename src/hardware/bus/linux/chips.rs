@@ -2,6 +2,7 @@
 //! its number; a line by its offset or its name.
 
 use super::errors::{error, refused};
+use super::gpio::number;
 use super::sysfs::numbered;
 use crate::base::plan::Line;
 use crate::hardware::bus::OpenError;
@@ -25,8 +26,8 @@ pub(super) struct ChipPlace {
 pub(super) struct Chips {
     /// The chips, in the order of their numbers.
     pub found: Vec<ChipPlace>,
-    /// Chips that this process could not open, so their labels are unknown.
-    pub closed: Vec<PathBuf>,
+    /// Chips that this process could not open, so their labels are unknown, each with the reason.
+    closed: Vec<(PathBuf, gpiocdev::Error)>,
     labels: Vec<String>,
     names: Vec<String>,
 }
@@ -46,7 +47,7 @@ impl Chips {
             seen.push(path.clone());
             match Chip::from_path(&path).and_then(|chip| chip.info()) {
                 Ok(info) => chips.found.push(ChipPlace { path, label: info.label, lines: info.num_lines }),
-                Err(_) => chips.closed.push(path),
+                Err(failure) => chips.closed.push((path, failure)),
             }
         }
         chips
@@ -92,9 +93,8 @@ impl Chips {
 
     fn no_chip(&self) -> OpenError {
         let what = format!("GPIO chip {}", self.labels.join(" or "));
-        if let Some(closed) = self.closed.first() {
-            let denied = io::Error::from(io::ErrorKind::PermissionDenied);
-            return refused(&format!("{what} ({})", closed.display()), &denied, "", "gpio");
+        if let Some((path, failure)) = self.closed.first() {
+            return not_opened(&format!("{what} ({})", path.display()), failure);
         }
         let there: Vec<&str> = self.found.iter().map(|chip| chip.label.as_str()).collect();
         let there = if there.is_empty() { "none".to_string() } else { there.join(", ") };
@@ -107,6 +107,15 @@ impl Chips {
             self.ours().map(|chip| format!("{} with {} lines", chip.label, chip.lines)).collect();
         let why = format!("none of the board's chips has this line: {}", there.join(", "));
         error(what, why, "use another line in the board file, or add the label of the chip that has it")
+    }
+}
+
+/// Why the chip `what` could not be opened.
+pub(super) fn not_opened(what: &str, failure: &gpiocdev::Error) -> OpenError {
+    let fix = "check that the chip's driver is loaded";
+    match number(failure) {
+        Some(number) => refused(what, &io::Error::from_raw_os_error(number), fix, "gpio"),
+        None => error(what, failure.to_string(), fix),
     }
 }
 
@@ -168,8 +177,18 @@ mod tests {
         let missing = chips.locate(Line(5), names).expect_err("another machine");
         assert!(missing.why.contains("has: tegra234-gpio, tegra234-gpio-aon"), "{missing}");
         chips.found.clear();
-        chips.closed.push("/dev/gpiochip0".into());
-        let closed = chips.locate(Line(5), names).expect_err("no rights");
-        assert!(closed.fix.contains("group 'gpio'"), "{}", closed.fix);
+        let mut closed = |failure: gpiocdev::Error| {
+            chips.closed = vec![("/dev/gpiochip0".into(), failure)];
+            chips.locate(Line(5), names).expect_err("it cannot be opened")
+        };
+        let denied = closed(io::Error::from_raw_os_error(libc::EACCES).into());
+        assert!(denied.denied && denied.fix.contains("group 'gpio'"), "{denied}");
+        let absent = closed(io::Error::from_raw_os_error(libc::ENOENT).into());
+        assert!(!absent.denied && absent.why.contains("does not exist"), "{absent}");
+        let dead = closed(io::Error::from_raw_os_error(libc::ENODEV).into());
+        assert!(!dead.denied && dead.why.contains("os error 19") && dead.fix.contains("driver"), "{dead}");
+        let other = gpiocdev::chip::ErrorKind::NotGpioDevice;
+        let other = closed(gpiocdev::Error::GpioChip("/dev/gpiochip0".into(), other));
+        assert!(!other.denied && other.why.contains("not a GPIO"), "{other}");
     }
 }

@@ -9,7 +9,7 @@
 //!
 //! Levels are physical: this module does not handle active-low lines.
 
-use super::chips::{Chips, offset_of};
+use super::chips::{Chips, not_opened, offset_of};
 use super::errors::{error, fault, refused};
 use super::pi::Registers;
 use crate::base::fault::BusFault;
@@ -307,7 +307,7 @@ fn pull(bias: Bias) -> Option<gpiocdev::line::Bias> {
 }
 
 /// The error number in a gpiocdev error, if there is one.
-fn number(failure: &gpiocdev::Error) -> Option<i32> {
+pub(super) fn number(failure: &gpiocdev::Error) -> Option<i32> {
     match failure {
         gpiocdev::Error::Os(number) | gpiocdev::Error::Uapi(_, gpiocdev_uapi::Error::Os(number)) => {
             Some(number.0)
@@ -323,14 +323,12 @@ fn kind(failure: &gpiocdev::Error) -> BusFault {
 /// Why a request failed: if a line is in use, says which process or driver has it.
 fn busy(chips: &Chips, group: &Group, failure: &gpiocdev::Error) -> OpenError {
     let chip = group.path.display().to_string();
-    let fix = "check that the chip's driver is loaded";
     match number(failure) {
         Some(libc::EBUSY) => match holder(group) {
             Some((line, consumer)) => taken(&format!("{} of {chip}", chips.spoken(line)), &consumer),
             None => error(chip, "one of its lines is in use", "inspect it with 'gpioinfo'"),
         },
-        Some(number) => refused(&chip, &io::Error::from_raw_os_error(number), fix, "gpio"),
-        None => error(chip, failure.to_string(), fix),
+        _ => not_opened(&chip, failure),
     }
 }
 

@@ -25,7 +25,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -93,8 +93,8 @@ impl LinuxRepair {
     fn rebind(&mut self) -> Result<(), BusFault> {
         if let Some(stuck) = &self.stuck {
             match stuck.try_recv() {
-                Ok(_) => self.stuck = None,
-                Err(_) => return Err(BusFault::TimedOut),
+                Err(TryRecvError::Empty) => return Err(BusFault::TimedOut),
+                Ok(_) | Err(TryRecvError::Disconnected) => self.stuck = None, // it ended, or panicked
             }
         }
         let driver = driver_of(&self.bus).or_else(|| self.driver.clone()).ok_or(BusFault::Absent)?;
@@ -323,6 +323,18 @@ mod tests {
         for file in ["unbind", "bind"] {
             assert_eq!(tree.read(&format!("sys/bus/platform/drivers/tegra-i2c/{file}")), "c250000.i2c");
         }
+    }
+
+    #[test]
+    fn a_rebind_waits_for_a_stuck_one_unless_that_has_ended() {
+        let tree = i2c_tree();
+        let mut repair =
+            repair(&tree, RecoveryPlan { rebind: true, ..Default::default() }).expect("a repair");
+        let (done, end) = sync_channel(1);
+        repair.stuck = Some(end);
+        assert_eq!(repair.take(Measure::Rebind), Err(BusFault::TimedOut), "it is still running");
+        drop(done); // as in a panic of its thread
+        assert_eq!(repair.take(Measure::Rebind), Ok(()));
     }
 
     #[test]

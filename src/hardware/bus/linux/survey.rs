@@ -35,8 +35,6 @@ pub struct Survey {
     pub adapters: Vec<AdapterSeen>,
     /// GPIO chips, by number.
     pub chips: Vec<ChipSeen>,
-    /// GPIO chips that could not be opened.
-    pub closed_chips: Vec<PathBuf>,
     /// The requested lines, in the order of the request.
     pub lines: Vec<Result<LineSeen, OpenError>>,
     /// Whether this kernel keeps driving an output whose owner has died (Raspberry Pi OS:
@@ -95,7 +93,6 @@ pub(super) fn survey(root: &Path, chips: &Chips, lines: &[Line]) -> Survey {
     Survey {
         adapters: adapters::all(root).iter().map(adapter_seen).collect(),
         chips: chips.found.iter().map(seen).collect(),
-        closed_chips: chips.closed.clone(),
         lines: lines.iter().map(|line| line_seen(chips, *line)).collect(),
         outputs_outlive_owner: outputs_outlive_owner(root),
     }

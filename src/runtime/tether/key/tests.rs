@@ -82,6 +82,8 @@ fn a_file_that_others_may_use_is_refused_with_its_mode() {
     for mode in [0o404, 0o444, 0o402, 0o420, 0o644] {
         let refused = KeyFile::read(&folder.write("a.key", &text, mode)).unwrap_err();
         assert!(matches!(refused, KeyError::Mode(_, found) if found == mode), "{refused}");
+        let says = format!("its mode {mode:04o} lets others use the key; allowed: 0400, or 0440 for a group");
+        assert!(refused.to_string().ends_with(&says), "{refused}");
         std::fs::remove_file(folder.0.join("a.key")).unwrap();
     }
 }

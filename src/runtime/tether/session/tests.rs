@@ -285,3 +285,8 @@ fn a_join_of_another_format_can_be_answered() {
     assert_eq!(said, Err(JoinError::Format(9)));
     assert!(pending.reply(&JoinReply::refused(&said.unwrap_err())).is_ok());
 }
+
+#[test]
+fn a_join_without_random_numbers_is_not_counted_as_too_many() {
+    assert_eq!(Dropped::from(NoRandom), Dropped::NoRandom);
+}
