@@ -30,7 +30,7 @@ const QUIET: Duration = Duration::from_secs(2);
 #[command(after_help = "Examples:
   ganglion learn --log laps.csv --board boards/scitos-g5.toml --label OUTPUT -o wall.readout
   ganglion learn --log laps.csv --board scitos-g5 --label OUTPUT -o wall.readout --json | tail -1
-  ganglion learn --log laps.csv --laps 3 --baselines --board scitos-g5-ring --label OUTPUT -o w.readout
+  ganglion learn --log laps.csv --laps 3 --baselines --board scitos-g5-ring --label OUTPUT -o wall
 
 Each block of time is judged with a read-out that learned from the other blocks; the saved read-out
 learns from all of them. With --laps or several logs, each lap is also judged with a read-out that
