@@ -14,8 +14,9 @@ use ganglion::runtime::robot::{BuildError, Options, Robot};
 use ganglion::runtime::runner;
 use ganglion::sim::rehearsal;
 use ganglion::workshop::teach::driver::Driver;
-use ganglion::workshop::teach::trial::Rooms;
-use ganglion::workshop::teach::{Syllabus, teach};
+use ganglion::workshop::teach::lesson::lean;
+use ganglion::workshop::teach::trial::{Rooms, trial};
+use ganglion::workshop::teach::{Syllabus, Taught, teach};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -42,11 +43,20 @@ fn teaching_gives_the_same_bytes_on_one_thread_and_two() {
     let taught = |threads| {
         let mut rounds = 0;
         let taught = teach(&small(), short(threads), &AtomicBool::new(false), |_| rounds += 1);
-        (taught.unwrap().expect("not interrupted").readout.to_bytes().unwrap(), rounds)
+        (taught.unwrap().expect("not interrupted"), rounds)
     };
-    let (bytes, rounds) = taught(1);
-    assert!(bytes == taught(2).0, "two threads gave other bytes");
+    let (one, rounds) = taught(1);
+    let bytes = |taught: &Taught| taught.readout.to_bytes().unwrap();
+    assert!(bytes(&one) == bytes(&taught(2).0), "two threads gave other bytes");
     assert_eq!(rounds, 4, "a round for each grid of each field");
+    // Each of the two fields was tried in two rooms of its own, which follow each other.
+    let table = |first| {
+        let rooms = Rooms { first, ..short(1).verdict };
+        trial(&lean(&small()), rooms, 1, &Driver::Table, QualityLevel::BEST).unwrap()
+    };
+    let (first, second) = (table(1 << 42), table((1 << 42) + 2));
+    assert_eq!(one.standard, first.and(&second));
+    assert_ne!(one.standard, first.and(&first), "the rooms can be told apart");
     assert!(teach(&small(), short(2), &AtomicBool::new(true), |_| ()).unwrap().is_none());
 }
 

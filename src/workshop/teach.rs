@@ -6,7 +6,8 @@
 //! number of rounds is reached.
 //!
 //! The verdict, the final evaluation, uses drives of ten minutes, because falls are rare in shorter ones. It
-//! also uses several field seeds, each taught separately, so that it does not depend on one lucky seed.
+//! also uses several field seeds, each taught separately and tried in rooms of its own, so that it depends
+//! neither on one lucky seed nor on a few easy rooms.
 //!
 //! `lesson` is one drive with the tutor's notes, `driver` drives the robot in it, `trouble` disturbs sensors
 //! and steering, `fit` does the least squares, `trial` reaches the verdict. The same board gives the same
@@ -42,7 +43,7 @@ pub struct Syllabus {
     pub lesson_s: u64,
     /// Rooms of the trial after each round.
     pub rooms: Rooms,
-    /// Rooms of the verdict for each field seed.
+    /// Rooms of the verdict for the first field seed; each further one gets the rooms that follow.
     pub verdict: Rooms,
     /// Field seeds of the verdict: the board's own and the following ones.
     pub fields: usize,
@@ -113,7 +114,6 @@ pub fn teach(
     mut watch: impl FnMut(&Progress),
 ) -> Result<Option<Taught>, BuildError> {
     let mut lean = lesson::lean(board);
-    let alone = trial(&lean, syllabus.verdict, syllabus.threads, &Driver::Table, QualityLevel::BEST)?;
     let (mut trials, mut standard) = ([Trial::default(); READOUT_GRIDS], Trial::default());
     let mut own = None;
     for nth in 0..syllabus.fields.max(1) {
@@ -125,11 +125,12 @@ pub fn teach(
             weights.extend(of_grid);
         }
         let fitted = class.driver(weights.clone())?;
+        let rooms = syllabus.verdict.of_field(nth);
         for (sum, quality) in trials.iter_mut().zip(GRIDS) {
             // The trials after the rounds selected the weights, so the verdict uses other rooms.
-            *sum = sum.and(&class.trial(syllabus.verdict, &fitted, quality)?);
+            *sum = sum.and(&class.trial(rooms, &fitted, quality)?);
         }
-        standard = standard.and(&alone); // the table does not use the field: the same for every seed
+        standard = standard.and(&class.trial(rooms, &Driver::Table, QualityLevel::BEST)?);
         own.get_or_insert(weights);
         if interrupted.load(Ordering::Relaxed) {
             return Ok(None);

@@ -27,10 +27,11 @@ use std::time::{Duration, Instant};
 The robot drives through simulated rooms with noise and lost samples on its sensors, on the field's
 full grid and on the half-resolution grid of the lowest quality level. A fit makes the field correct
 the starting table, so that the result matches the table's output for the true sensor values. The
-trial uses other rooms, for ten minutes each, and several field seeds, each taught separately. It
-compares the robot with one that has the table alone: first by falls, then by contacts, then by the
-cells that it visited. The same board gives the same file with any number of threads. 'ganglion run'
-refuses a read-out that was not better, except with --untried.")]
+trial lasts ten minutes a room and uses several field seeds, each taught separately and tried in
+rooms of its own. The robot passes if it neither falls nor touches anything more often than with the
+table alone in the same rooms. It must visit 0.9 times as many cells, or 1.1 times as many if it
+falls and touches things just as often. The same board gives the same file with any number of
+threads. 'ganglion run' refuses a read-out that did not pass, except with --untried.")]
 pub struct Args {
     /// A simulated board: a file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
@@ -47,7 +48,7 @@ pub struct Args {
     /// Number of field seeds in the trial: the board's own, whose read-out is saved, and the following ones
     #[arg(long, value_name = "N", default_value_t = Syllabus::default().fields as u8, value_parser = clap::value_parser!(u8).range(1..=64))]
     fields: u8,
-    /// Number of trial rooms for each field seed
+    /// Number of trial rooms for each field seed, which has rooms of its own
     #[arg(long, value_name = "N", default_value_t = Syllabus::default().verdict.count as u16, value_parser = clap::value_parser!(u16).range(3..=1_000))]
     rooms: u16,
     /// Print one JSON object as the last line of standard output

@@ -43,6 +43,13 @@ pub struct Rooms {
     pub seconds: u64,
 }
 
+impl Rooms {
+    /// As many rooms for field number `nth`: no two fields share one.
+    pub fn of_field(self, nth: usize) -> Rooms {
+        Rooms { first: self.first + (nth * self.count) as u64, ..self }
+    }
+}
+
 /// Drives once through each of `rooms` with `driver`, on `threads` threads.
 pub fn trial(
     board: &Board,
