@@ -124,8 +124,8 @@ impl Trial {
     }
 
     /// Whether the corrected table may drive: whether it did better than the table alone (`standard`) in the
-    /// same rooms. It must cause neither more falls nor more contacts, and cover [`COVERAGE_LEAST`] of what
-    /// the table covers, or [`COVERAGE_MORE`] if it causes as many of both.
+    /// same rooms. It must cause neither more falls nor more contacts, and cover 0.9 of what the table
+    /// covers, or 1.1 times as much if it causes as many of both.
     pub fn passes(&self, standard: &Trial) -> bool {
         let harm = (self.falls, self.contacts);
         let least = if harm < (standard.falls, standard.contacts) { COVERAGE_LEAST } else { COVERAGE_MORE };
