@@ -243,6 +243,11 @@ fn an_hour_in_real_time_never_starves_the_watchdog() {
 
 /// The faults found in a run of 200 messages, where `each` gives a message's KiB, open files and threads.
 fn faults_of(each: impl Fn(u64) -> (u64, u64, u64)) -> Vec<String> {
+    faults_after(0, each)
+}
+
+/// The same, if memory had not settled before the message number `unsettled`.
+fn faults_after(unsettled: usize, each: impl Fn(u64) -> (u64, u64, u64)) -> Vec<String> {
     let usage = (0..200).map(|message| {
         let (kib, files, threads) = each(message);
         ProcessUsage {
@@ -252,7 +257,7 @@ fn faults_of(each: impl Fn(u64) -> (u64, u64, u64)) -> Vec<String> {
             threads: Some(threads),
         }
     });
-    let mut soak = Soak { usage: usage.collect(), ..Soak::default() };
+    let mut soak = Soak { usage: usage.collect(), unsettled, ..Soak::default() };
     soak.judge();
     soak.faults
 }
@@ -262,6 +267,9 @@ fn a_leak_of_memory_files_or_threads_is_found() {
     assert_eq!(faults_of(|_| (60_000, 30, 9)), Vec::<String>::new());
     assert_eq!(faults_of(|message| (60_000 + message % 500, 30, 9)), Vec::<String>::new(), "noise");
     assert_eq!(faults_of(|message| (60_000 + message * 20, 30, 9)).len(), 1, "memory");
+    let once = |message| (if message < 100 { 60_000 } else { 65_000 }, 30, 9);
+    assert_eq!((faults_of(once).len(), faults_after(60, once).len()), (1, 0), "growth before it had settled");
+    assert_eq!(faults_after(60, |message| (60_000 + message * 20, 30, 9)).len(), 1, "growth after it had");
     assert_eq!(faults_of(|message| (60_000, 30 + message / 90, 9)).len(), 1, "files");
     assert_eq!(faults_of(|message| (60_000, 30, 9 + message / 90)).len(), 1, "threads");
 }
