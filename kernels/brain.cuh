@@ -223,7 +223,7 @@ struct Metrics {
   unsigned unused;
 };
 
-/// Everything that one robot's cycle accesses. Robots of a batch may share the data that is const here.
+/// Everything that one robot's cycle accesses: the addresses of its own buffers.
 struct Brain {
   const Rule* rule;
   const Cycle* given;         // in host memory: the orders, read once by the first kernel

@@ -80,8 +80,8 @@ pub const SMALLER: &str = "end other programs, or reduce grid, patterns or bank 
 /// How to open the GPU that computes the board's field, under `watch`; `None` if the CPU computes it. An
 /// error if the board requires a GPU and there is none.
 pub fn device(board: &Board, watch: Arc<Watch>) -> Result<Option<Open>, Failure> {
-    match device::find(&board.field, watch) {
-        Ok(open) => Ok(Some(open)),
+    match device::find(&board.field, 1, watch) {
+        Ok(gpu) => Ok(Some(gpu.opener())),
         Err(why) if board.field.engine == EngineKind::Cuda => {
             Err(Failure::unavailable(why).fix("use the engine 'auto' or 'cpu' to run without a GPU"))
         }

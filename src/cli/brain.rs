@@ -130,9 +130,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         })
     });
     let em_listener = em_listener.transpose()?;
-    let served: Vec<Arc<ServedBoard>> = loaded.into_iter().map(served_by(engine)).collect();
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
+    let served: Vec<Arc<ServedBoard>> = loaded.into_iter().map(served_by(engine, threads)).collect();
     let most = usize::from(args.max_robots);
     let mut printer = EventPrinter::new(args.json);
     let listens = socket.local_addr().map_err(|error| of_socket(args.listen, &error))?;
@@ -144,7 +144,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             printer.prepared(board, cycle)?;
         }
     }
-    let em_client = em_client.map(|(profile, loaded)| (profile, served_by(engine)(loaded)));
+    let em_client = em_client.map(|(profile, loaded)| (profile, served_by(engine, threads)(loaded)));
     if let (Some(listener), Some((profile, board))) = (&em_listener, &em_client) {
         let cycle = board.prepare().map_err(Failure::unavailable)?;
         printer.prepared(board, cycle)?;
@@ -214,8 +214,8 @@ fn boards(named: &[PathBuf]) -> Result<Vec<Loaded>, Failure> {
     Ok(all.into_iter().filter(|loaded| loaded.board.field.engine == EngineKind::Remote).collect())
 }
 
-fn served_by(engine: EngineKind) -> impl Fn(Loaded) -> Arc<ServedBoard> {
-    move |loaded| ServedBoard::new(loaded.board, *loaded.digest.as_bytes(), engine)
+fn served_by(engine: EngineKind, threads: usize) -> impl Fn(Loaded) -> Arc<ServedBoard> {
+    move |loaded| ServedBoard::new(loaded.board, *loaded.digest.as_bytes(), engine, threads)
 }
 
 /// The address on which clients of the em-brain protocol connect: loopback unless one is given.
@@ -254,7 +254,7 @@ fn engine(engine: Engine, loaded: &[Loaded]) -> Result<EngineKind, Failure> {
     };
     let mut plan = first.board.field.clone();
     plan.engine = kind;
-    match device::find(&plan, Arc::new(Watch::default())) {
+    match device::find(&plan, 1, Arc::new(Watch::default())) {
         Err(why) if kind == EngineKind::Cuda => {
             Err(Failure::unavailable(why)
                 .fix("use '--engine auto' or '--engine cpu' to compute without a GPU"))

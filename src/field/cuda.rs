@@ -1,16 +1,19 @@
 //! The CUDA engine: the maths of `docs/field.md` on a GPU, with the kernels in `kernels/`.
 //!
 //! This file is the engine's outer interface. A separate thread (`line`) talks to the device and owns the
-//! `brains`: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), access
-//! between cycles (`between`), whole states (`state`). This module knows nothing of the CPU engine;
-//! `failover` decides which engine takes over when a device is lost.
+//! `brains`. They share the device (`launcher`, `launches`); each robot has its own `brain`: memory
+//! (`layout`, `start`), what is due (`schedule`), access between cycles (`between`), whole states (`state`).
+//! The engines of several robots may share one line. This module knows nothing of the CPU engine; `failover`
+//! decides which engine takes over when a device is lost.
 
 mod bank;
 mod bank_copy;
 mod between;
+mod brain;
 mod brains;
 mod desk;
 mod gauge;
+mod launcher;
 mod launches;
 mod layout;
 mod library;
@@ -27,7 +30,7 @@ mod watch;
 #[cfg(test)]
 mod fixture;
 
-pub use brains::MOST_ROBOTS;
+pub use launcher::MOST_ROBOTS;
 pub use report::{DeviceFacts, DeviceTimes, KernelFacts, Unfit};
 pub use watch::{AWAKE, NAP};
 
@@ -36,12 +39,13 @@ use super::shape::{BANK_TOP, BLEND_TOP};
 use super::{Failure, FieldInput, FieldOutput, Loss, StageTimes};
 use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
-use crate::system::gpu::{GpuInfo, Watch, probe};
-use line::{CycleTask, Line, NoAnswer};
+use crate::system::gpu::{GpuError, GpuInfo, Watch, probe};
+use brain::Brain;
+use brains::Brains;
+use crossbeam_channel::Receiver;
+use line::{CycleTask, Line, NoAnswer, RobotKey};
 use start::Start;
-use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tables::DeviceAnswer;
 use watch::Times;
 
@@ -51,22 +55,25 @@ const TIMEOUT_CYCLES: u64 = 4;
 /// Shortest timeout of a cycle: after an idle time, the device's clocks are low at first.
 const LEAST_TIMEOUT: Span = Span::from_millis(100);
 
-/// Timeout of an emulated device, per cell of the field: about four times as long as it needs.
+/// Timeout of an emulated device, per cell of each field: about four times as long as it needs.
 const EMULATED_CELL: Span = Span::from_micros(2);
 /// Shortest timeout of an emulated device: a busy machine may take that long to schedule its thread.
 const LEAST_EMULATED: Span = Span::from_millis(1_000);
 
-/// The engine: the brains of one or more robots on a GPU.
+/// The engine: the brains of one or more robots on a GPU, which may also compute those of other engines.
 pub struct CudaEngine {
     plan: FieldPlan,
-    robots: usize,
+    /// Its robots on the line: one, or a batch.
+    robots: Vec<RobotKey>,
     found: GpuInfo,
-    /// Allocated memory on the device, bytes: that of the start, and that of the library since then.
+    /// Memory of its robots on the device, bytes: that of the start, and that of the library since then.
     device_bytes: usize,
-    line: Line,
+    line: Arc<Line>,
     start: Start,
     /// The buffers of a cycle, kept here between two cycles.
     cycle_task: Option<Box<CycleTask>>,
+    /// Where they come back.
+    cycles: Receiver<Box<CycleTask>>,
     timeout: Span,
     /// Robot 0's last answer, and the parts that callers get by reference.
     answer: DeviceAnswer,
@@ -79,7 +86,6 @@ pub struct CudaEngine {
     watches_stages: bool,
     /// Time from the request to the result, in the last cycle.
     round: Span,
-    lost: Cell<Option<Loss>>,
 }
 
 impl CudaEngine {
@@ -97,24 +103,37 @@ impl CudaEngine {
         watch: Arc<Watch>,
         sensors: Option<&SensorRing>,
     ) -> Result<CudaEngine, Unfit> {
-        if robots == 0 || robots > MOST_ROBOTS {
-            return Err(Unfit::Robots { asked: robots });
-        }
-        let found = probe().map_err(Unfit::Absent)?;
-        let line = Line::open(plan, robots, &found, watch, sensors).map_err(Unfit::Silent)?;
-        let (device_bytes, _) = line.ask(|brains| Ok(brains.memory())).map_err(Unfit::Silent)?;
-        Ok(CudaEngine {
+        let device = SharedDevice::open(plan, robots, watch)?;
+        CudaEngine::join_as(plan, &device, robots, sensors)
+    }
+
+    /// The engine of a further robot on an open device, which was opened for the same plan.
+    pub fn join(
+        plan: &FieldPlan,
+        device: &SharedDevice,
+        sensors: Option<&SensorRing>,
+    ) -> Result<CudaEngine, Unfit> {
+        CudaEngine::join_as(plan, device, 1, sensors)
+    }
+
+    fn join_as(
+        plan: &FieldPlan,
+        device: &SharedDevice,
+        robots: usize,
+        sensors: Option<&SensorRing>,
+    ) -> Result<CudaEngine, Unfit> {
+        let (line, found) = (device.line.clone(), device.found.clone());
+        let robots = (0..robots).map(|_| line.join(sensors)).collect::<Result<Vec<_>, _>>();
+        let robots = robots.map_err(Unfit::Silent)?;
+        let (cycle_task, cycles) = Line::cycle_task(robots.clone());
+        let mut engine = CudaEngine {
             robots,
-            device_bytes,
+            device_bytes: 0,
             line,
             start: Start::new(plan),
-            cycle_task: Some(Box::new(CycleTask {
-                inputs: vec![FieldInput::AT_REST; robots],
-                answers: vec![DeviceAnswer::START; robots],
-                timeout: Span::ZERO,
-                result: Ok(Times::default()),
-            })),
-            timeout: timeout(plan, &found),
+            cycle_task: Some(cycle_task),
+            cycles,
+            timeout: timeout(plan, device),
             answer: DeviceAnswer::START,
             blend: Default::default(),
             nearest: heapless::Vec::new(),
@@ -123,19 +142,20 @@ impl CudaEngine {
             stages: StageTimes::default(),
             watches_stages: false,
             round: Span::ZERO,
-            lost: Cell::new(None),
             plan: plan.clone(),
             found,
-        })
+        };
+        engine.note_memory();
+        Ok(engine)
     }
 
-    /// One cycle of every robot of the batch, each with its own input; the first input determines the cycle
-    /// number and quality level for all. If one input is refused, nothing changes for any robot.
+    /// One cycle of every robot of the batch, each with its own input. If one input is refused, nothing changes
+    /// for any robot.
     ///
     /// # Panics
     /// If the number of inputs differs from the number of robots.
     pub fn cycle_each(&mut self, inputs: &[FieldInput]) -> Result<(), Failure> {
-        assert_eq!(inputs.len(), self.robots, "one input per robot");
+        assert_eq!(inputs.len(), self.robots.len(), "one input per robot");
         let sensors = self.plan.shape.sensors;
         inputs.iter().try_for_each(|input| input.check(sensors).map(drop))?;
         self.run_cycle(|buffer| buffer.copy_from_slice(inputs))
@@ -149,14 +169,14 @@ impl CudaEngine {
 
     /// One cycle on the device's thread.
     fn run_cycle(&mut self, fill: impl FnOnce(&mut [FieldInput])) -> Result<(), Failure> {
-        if let Some(loss) = self.lost.get() {
+        if let Some(loss) = self.line.loss() {
             return Err(Failure::Lost(loss));
         }
         let begun = MonotonicClock.now();
         let Some(mut task) = self.cycle_task.take() else { return Err(self.lose(Loss::Panicked)) };
         fill(&mut task.inputs);
         task.timeout = self.timeout;
-        let task = self.line.run_cycle(task).map_err(|silence| self.silent(silence))?;
+        let task = self.line.run_cycle(task, &self.cycles).map_err(|silence| self.silent(silence))?;
         let result = task.result;
         self.answer = task.answers[0];
         self.cycle_task = Some(task);
@@ -184,19 +204,33 @@ impl CudaEngine {
     }
 
     fn lose(&self, loss: Loss) -> Failure {
-        self.lost.set(Some(loss));
-        Failure::Lost(loss)
+        Failure::Lost(self.line.lose(loss))
     }
 
     /// Runs a request between two cycles; if the device is lost meanwhile, the next cycle reports it.
     fn ask<T: Send + 'static>(
         &self,
-        what: impl FnOnce(&mut brains::Brains) -> Result<T, crate::system::gpu::GpuError> + Send + 'static,
+        what: impl FnOnce(&mut Brains) -> Result<T, GpuError> + Send + 'static,
     ) -> Option<T> {
-        if self.lost.get().is_some() {
+        if self.line.loss().is_some() {
             return None;
         }
         self.line.ask(what).map_err(|silence| self.silent(silence)).ok()
+    }
+
+    /// Reads from the first robot, or does what only the first one needs.
+    fn read<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&mut Brain) -> Result<T, GpuError> + Send + 'static,
+    ) -> Option<T> {
+        let first = self.robots[0];
+        self.ask(move |brains| what(brains.robot(first.0)?))
+    }
+
+    /// Does the same for each robot.
+    fn each(&self, mut act: impl FnMut(&mut Brain) -> Result<(), GpuError> + Send + 'static) -> Option<()> {
+        let robots = self.robots.clone();
+        self.ask(move |brains| robots.into_iter().try_for_each(|robot| act(brains.robot(robot.0)?)))
     }
 
     /// Replaces the timeout of a cycle, which otherwise follows from the plan's period. Needed under a tool
@@ -204,19 +238,59 @@ impl CudaEngine {
     pub fn set_timeout(&mut self, timeout: Span) {
         self.timeout = timeout;
     }
+}
 
-    /// Returns a function that tells whether the device's thread has ended: only then can the device be
-    /// opened again.
-    pub fn ended(&self) -> impl Fn() -> bool + Send + 'static {
-        let ended: Arc<AtomicBool> = self.line.ended();
-        move || ended.load(Ordering::Acquire)
+impl Drop for CudaEngine {
+    fn drop(&mut self) {
+        self.robots.iter().for_each(|robot| self.line.leave(*robot));
+    }
+}
+
+/// An open device, to which the robots of several engines may join.
+#[derive(Clone)]
+pub struct SharedDevice {
+    line: Arc<Line>,
+    found: GpuInfo,
+    /// Maximum number of robots in a launch.
+    robots: usize,
+}
+
+impl SharedDevice {
+    /// Opens this machine's GPU for robots with this plan, up to `robots` in one launch. If that is not
+    /// possible, returns why.
+    pub fn open(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> Result<SharedDevice, Unfit> {
+        if robots == 0 || robots > MOST_ROBOTS {
+            return Err(Unfit::Robots { asked: robots });
+        }
+        let found = probe().map_err(Unfit::Absent)?;
+        let line = Line::open(plan, robots, &found, watch).map_err(Unfit::Silent)?;
+        Ok(SharedDevice { line: Arc::new(line), found, robots })
+    }
+
+    /// Number of cycles and requests that the device's thread has not begun yet.
+    pub fn waiting(&self) -> usize {
+        self.line.waiting()
+    }
+
+    /// Whether the device is lost, for all engines on it.
+    pub fn is_lost(&self) -> bool {
+        self.line.loss().is_some()
+    }
+
+    /// After a loss: whether the device's thread has ended, for which this waits a little. Only then can the
+    /// device be opened again.
+    pub fn has_ended(&self) -> bool {
+        self.line.wait_for_end();
+        self.line.has_ended()
     }
 }
 
 /// The timeout of a cycle.
-fn timeout(plan: &FieldPlan, found: &GpuInfo) -> Span {
-    if is_emulated(found) {
-        return EMULATED_CELL.times(plan.shape.volume() as u64).max(LEAST_EMULATED);
+fn timeout(plan: &FieldPlan, device: &SharedDevice) -> Span {
+    if is_emulated(&device.found) {
+        // The emulator computes the robots of a launch one after the other.
+        let cells = (plan.shape.volume() * device.robots) as u64;
+        return EMULATED_CELL.times(cells).max(LEAST_EMULATED);
     }
     plan.dt.times(TIMEOUT_CYCLES).max(LEAST_TIMEOUT)
 }

@@ -1,14 +1,14 @@
 //! Finds a usable GPU at the start, if the plan asks for one or leaves the choice open, or says why there is
-//! none. Builds only engines on a GPU.
+//! none. Opens it for the robots that share it, and again after a loss. Builds only engines on a GPU.
 
-use super::cuda::{CudaEngine, is_emulated};
+use super::cuda::{CudaEngine, SharedDevice, is_emulated};
 use super::failover::Open;
 use super::sensor_ring::SensorRing;
 use super::{FieldEngine, Loss, trial};
 use crate::base::plan::{EngineKind, FieldPlan};
 use crate::system::gpu::{Absence, Watch, probe};
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Why no GPU is used.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,10 +38,10 @@ impl fmt::Display for NoDevice {
 
 impl std::error::Error for NoDevice {}
 
-/// Returns a function that opens the GPU for `plan`, as often as needed; or why there is none. With `Auto`,
-/// an emulated GPU does not count. All engines that it opens share `watch`: removing an injected fault there
-/// also releases the abandoned engines.
-pub fn find(plan: &FieldPlan, watch: Arc<Watch>) -> Result<Open, NoDevice> {
+/// Returns the GPU for the robots of `plan`, or why there is none; at most `robots` share a launch. With
+/// `Auto`, an emulated GPU does not count. `watch` injects faults: removing one also releases the abandoned
+/// engines.
+pub fn find(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> Result<Arc<SharedGpu>, NoDevice> {
     if !matches!(plan.engine, EngineKind::Auto | EngineKind::Cuda) {
         return Err(NoDevice::NotAsked);
     }
@@ -49,7 +49,7 @@ pub fn find(plan: &FieldPlan, watch: Arc<Watch>) -> Result<Open, NoDevice> {
     if plan.engine == EngineKind::Auto && is_emulated(&found) {
         return Err(NoDevice::Emulated { name: found.name });
     }
-    Ok(Box::new(opener(watch)))
+    Ok(Arc::new(SharedGpu { robots, watch, state: Mutex::default() }))
 }
 
 /// Why `Auto` would choose no GPU on this machine, as text.
@@ -61,36 +61,57 @@ pub fn why_none() -> String {
     }
 }
 
-/// Opens the GPU at each call. Until a trial has succeeded, each call runs one beforehand. The caller has
-/// dropped the earlier engine; while that engine's thread is still in a driver call, its memory is not free
-/// and opening fails.
-/// Each engine has its own context, so that an error that corrupted one context does not affect the next.
-fn opener(
+/// A GPU that computes the fields of one or more robots with the same plan. It is opened for the first robot,
+/// and again after a loss. Each time it has a new context, so that an error that corrupted one context does
+/// not affect the next.
+pub struct SharedGpu {
+    /// Maximum number of robots in a launch.
+    robots: usize,
     watch: Arc<Watch>,
-) -> impl FnMut(&FieldPlan, &SensorRing) -> Result<Box<dyn FieldEngine>, Loss> + Send {
-    let mut ended: Option<Box<dyn Fn() -> bool + Send>> = None;
-    let mut is_tried = false;
-    move |plan, sensors| {
-        if let Some(ended) = &ended {
-            if !ended() {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The open device, which may be lost.
+    device: Option<SharedDevice>,
+    /// Whether a trial has succeeded.
+    is_tried: bool,
+}
+
+impl SharedGpu {
+    /// A function that opens the engine of one robot, as often as needed.
+    pub fn opener(self: &Arc<Self>) -> Open {
+        let gpu = self.clone();
+        Box::new(move |plan, sensors| gpu.engine(plan, sensors))
+    }
+
+    /// Opens the engine of one robot. While the thread of a lost device is still in a driver call, that
+    /// device's memory is not free, and opening fails.
+    fn engine(&self, plan: &FieldPlan, sensors: &SensorRing) -> Result<Box<dyn FieldEngine>, Loss> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(device) = state.device.take_if(|device| device.is_lost()) {
+            if !device.has_ended() {
+                state.device = Some(device);
                 return Err(Loss::Timeout { call: "the lost device's last call" });
             }
-            // Its context is gone. Opening another engine shows whether the error damaged more than its
-            // context.
-            if let Some(error) = watch.last_failure() {
+            // Its context is gone. Opening the device again shows whether the error damaged more than that.
+            if let Some(error) = self.watch.last_failure() {
                 log::warn!("opening the GPU again, after {error}");
             }
         }
-        let mut open = |plan: &FieldPlan| {
-            let engine =
-                CudaEngine::open_with(plan, 1, watch.clone(), Some(sensors)).map_err(|unfit| unfit.loss())?;
-            ended = Some(Box::new(engine.ended()));
-            Ok(engine)
-        };
-        if !is_tried {
-            trial::run(plan, &mut open)?;
-            is_tried = true;
+        if !state.is_tried {
+            trial::run(plan, |plan| {
+                CudaEngine::open_with(plan, 1, self.watch.clone(), None).map_err(|unfit| unfit.loss())
+            })?;
+            state.is_tried = true;
         }
-        Ok(Box::new(open(plan)?))
+        if state.device.is_none() {
+            let device = SharedDevice::open(plan, self.robots, self.watch.clone());
+            state.device = Some(device.map_err(|unfit| unfit.loss())?);
+        }
+        let Some(device) = &state.device else { return Err(Loss::Panicked) };
+        let engine = CudaEngine::join(plan, device, Some(sensors)).map_err(|unfit| unfit.loss())?;
+        Ok(Box::new(engine))
     }
 }

@@ -2,6 +2,7 @@
 //! reference. With `GANGLION_GPU=1` in the environment the same tests run on this machine's own GPU.
 
 mod saving;
+mod sharing;
 
 use super::standin;
 use super::{context, input, level_at, near, readout, volume};
@@ -11,7 +12,7 @@ use ganglion::base::plan::{EngineKind, FieldPlan, Params, Shape, Storage};
 use ganglion::base::time::Span;
 use ganglion::field::FieldInput;
 use ganglion::field::cpu::CpuEngine;
-use ganglion::field::cuda::CudaEngine;
+use ganglion::field::cuda::{CudaEngine, SharedDevice};
 use ganglion::field::device as devices;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::sensor_ring::{SensorRing, SensorWriter};
@@ -221,7 +222,7 @@ fn a_cycle_is_one_call_of_the_driver_and_allocates_nothing() {
             assert_eq!((b.replays - a.replays, b.launches - a.launches), (20, 0));
             assert_eq!(b.calls - a.calls, 20, "one graph launch per cycle");
             assert_eq!((b.copies_in - a.copies_in, b.copies_out - a.copies_out), (0, 0));
-            assert_eq!(b.device_allocations, 1, "one pool, at the start");
+            assert_eq!(b.device_allocations, 2, "the table of a launch and the robot's pool, at the start");
             assert_eq!(b.pinned_allocations, a.pinned_allocations);
             count
         });
@@ -285,34 +286,6 @@ fn kernels_read_the_sensors_in_place() {
     });
     let other = FieldInput { sensors: input(9, 4, 0).sensors, ..input(9, 0, 0) };
     assert_eq!(answer.scores, plain.cycle(&other).expect("in range").scores, "the kernels read the ring");
-}
-
-#[test]
-fn robots_of_a_batch_match_a_single_robot() {
-    let Some(_device) = device() else { return };
-    // The bank of a batch is shared and read-only: nothing is stored in it.
-    let plan = FieldPlan { shape: Shape { bank: 0, ..plan(8).shape }, ..plan(8) };
-    let mut alone = [open(&plan, 1), open(&plan, 1), open(&plan, 1)];
-    let mut batch = open(&plan, 3);
-    for engine in alone.iter_mut().chain([&mut batch]) {
-        assert!(engine.set_readout(&readout(plan.shape.motors)));
-        assert!(engine.store_pattern(0, &volume(0, 8), &context(0), 1.0));
-    }
-    for cycle in 0..16 {
-        let inputs = [9, 10, 11].map(|seed| input(seed, cycle, level_at(cycle)));
-        batch.cycle_each(&inputs).expect("in range");
-        for (robot, (engine, input)) in alone.iter_mut().zip(&inputs).enumerate() {
-            let (a, b) = (engine.cycle(input).expect("in range"), batch.response_of(robot).expect("there"));
-            for (a, b) in a.scores.iter().zip(b.scores) {
-                // Slabs are thicker in a batch on a large device, so sums round differently.
-                near(&format!("robot {robot}"), "score", f64::from(*a), f64::from(b), SEEN);
-            }
-        }
-    }
-    let mut wild = [input(9, 16, 0); 3];
-    wild[2].sensors[0] = f32::NAN;
-    assert!(matches!(batch.cycle_each(&wild), Err(Failure::Refused(_))));
-    assert!(batch.response_of(3).is_none());
 }
 
 #[test]
@@ -448,7 +421,8 @@ fn a_lost_device_gives_its_reason_and_can_be_reopened() {
     let Some(_device) = device() else { return };
     for fault in [GpuFault::Error, GpuFault::Hang, GpuFault::Stuck, GpuFault::Lost] {
         let watch = Arc::new(Watch::new());
-        let mut engine = open_with(&plan(8), 1, watch.clone());
+        let device = SharedDevice::open(&plan(8), 1, watch.clone()).expect("it opens");
+        let mut engine = CudaEngine::join(&plan(8), &device, None).expect("there is room");
         engine.cycle(&input(9, 0, 0)).map(|_| ()).expect("no fault yet");
         watch.inject(Some(fault));
         let lost = engine.cycle(&input(9, 1, 0)).map(|_| ()).expect_err("the fault strikes");
@@ -465,9 +439,8 @@ fn a_lost_device_gives_its_reason_and_can_be_reopened() {
         let again = engine.cycle(&input(9, 2, 0)).map(|_| ()).expect_err("once lost, it stays lost");
         assert_eq!(again, Failure::Lost(loss));
         watch.inject(None);
-        let ended = engine.ended();
         drop(engine);
-        wait_for("the thread ends", ended);
+        wait_for("the thread ends", || device.has_ended());
     }
     let mut engine = open(&plan(8), 1);
     engine.cycle(&input(9, 0, 0)).map(|_| ()).expect("everything works again");
@@ -477,7 +450,7 @@ fn a_lost_device_gives_its_reason_and_can_be_reopened() {
 fn device_is_reopened_after_an_error_spoiled_its_context() {
     let Some(Device::StandIn(alone)) = device() else { return }; // no other device fails on demand
     let (plan, watch, ring) = (plan(8), Arc::new(Watch::new()), SensorRing::new());
-    let mut open = devices::find(&plan, watch.clone()).expect("the stand-in was requested");
+    let mut open = devices::find(&plan, 1, watch.clone()).expect("the stand-in was requested").opener();
     for code in [700, 716, 719] {
         let mut engine = open(&plan, &ring).expect("it opens");
         assert!(engine.cycle(&input(9, 0, 0)).is_ok());

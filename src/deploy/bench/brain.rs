@@ -188,7 +188,7 @@ impl Outlet for Collector {
 impl BrainBench {
     /// Measures for `length`, or until `interrupted`.
     pub fn run(&self, length: Span, interrupted: &AtomicBool) -> Result<BrainFigures, NoBench> {
-        let board = ServedBoard::new(self.board.clone(), [0; 32], self.engine);
+        let board = ServedBoard::new(self.board.clone(), [0; 32], self.engine, self.threads);
         let cycle = board.prepare().map_err(NoBench::Unopened)?;
         let period = Span::from_nanos(1_000_000_000 / u64::from(self.hz.max(1)));
         let limits = Limits { robots: NO_LIMIT, threads: NO_LIMIT, state: None };

@@ -110,7 +110,8 @@ impl DeviceBench {
         let [cycles, stages, paced] = PARTS.map(|part| Span::from_nanos(length.as_nanos() / whole * part));
         figures.field.bytes_per_cycle = self.engine.bytes_per_cycle(quality);
         let rows = self.engine.experiences() / quality.work().bank_parts as usize;
-        figures.evolved_bytes = figures.field.bytes_per_cycle.saturating_sub(rows * DESCRIPTOR);
+        let scanned = self.facts.robots * rows * DESCRIPTOR;
+        figures.evolved_bytes = figures.field.bytes_per_cycle.saturating_sub(scanned);
         let block = BLOCK.min(Span::from_nanos(cycles.as_nanos() / 4));
         loop {
             self.copies(figures)?;

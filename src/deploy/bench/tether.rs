@@ -160,7 +160,7 @@ impl TetherBench {
         board.field.dt = Span::from_nanos(1_000_000_000 / u64::from(self.hz.max(1)));
         let plan = board.tether.clone().ok_or(NoTetherBench::Tetherless)?;
         let digest = [0; 32];
-        let served = ServedBoard::new(board.clone(), digest, EngineKind::Cpu);
+        let served = ServedBoard::new(board.clone(), digest, EngineKind::Cpu, 1);
         served.prepare().map_err(NoTetherBench::Unopened)?;
         let keys = KeyFile::new("bench", self.key).expect("a valid name of a robot");
         let socket = UdpSocket::bind("127.0.0.1:0")?;

@@ -1,9 +1,10 @@
-//! Reads from and writes to the brains between two cycles. None of this is fast: data is copied in pieces
+//! Reads from and writes to a brain between two cycles. None of this is fast: data is copied in pieces
 //! through a pinned buffer, and the thread waits for each copy.
 
-use super::brains::Brains;
+use super::brain::Brain;
 use super::desk::Touched;
-use super::layout::{BufferRange, CYCLE_PITCH};
+use super::launcher::Launcher;
+use super::layout::{BufferRange, Layout};
 use super::schedule::ScheduleState;
 use super::start::Pattern;
 use super::tables::{
@@ -18,20 +19,21 @@ use crate::system::gpu::GpuError;
 /// Bytes of the metrics ring, and of the number of lines written so far, which follows the ring.
 pub(super) const RING: usize = METRIC_RING * METRIC + size_of::<u64>();
 
-impl Brains {
+impl Brain {
     /// Copies bytes to the device, and waits until they are there.
-    pub(super) fn put(&mut self, place: BufferRange, at: usize, bytes: &[u8]) -> Result<(), GpuError> {
+    pub(super) fn put(&self, place: BufferRange, at: usize, bytes: &[u8]) -> Result<(), GpuError> {
         debug_assert!(at + bytes.len() <= place.bytes);
         self.put_at(self.address(place) + at as u64, bytes)
     }
 
     /// Copies bytes to an address on the device, and waits until they are there.
-    pub(super) fn put_at(&mut self, mut to: u64, bytes: &[u8]) -> Result<(), GpuError> {
-        let piece = self.staging.len();
+    pub(super) fn put_at(&self, mut to: u64, bytes: &[u8]) -> Result<(), GpuError> {
+        let Launcher { main, staging, .. } = &*self.launcher;
+        let piece = staging.borrow().len();
         for bytes in bytes.chunks(piece) {
-            self.staging.part_mut(0..bytes.len())?.copy_from_slice(bytes);
-            self.main.copy_in(to, &self.staging, 0..bytes.len())?;
-            self.settle()?;
+            staging.borrow_mut().part_mut(0..bytes.len())?.copy_from_slice(bytes);
+            main.copy_in(to, &staging.borrow(), 0..bytes.len())?;
+            self.launcher.settle()?;
             to += bytes.len() as u64;
         }
         Ok(())
@@ -39,7 +41,7 @@ impl Brains {
 
     /// Copies from the device piece by piece, waiting for each; `take` gets every piece and its offset.
     fn each_piece(
-        &mut self,
+        &self,
         place: BufferRange,
         at: usize,
         bytes: usize,
@@ -49,32 +51,33 @@ impl Brains {
         self.each_piece_at(self.address(place) + at as u64, bytes, take)
     }
 
-    /// Copies from an address on the device piece by piece, as [`Brains::each_piece`] does.
+    /// Copies from an address on the device piece by piece, as [`Brain::each_piece`] does.
     pub(super) fn each_piece_at(
-        &mut self,
+        &self,
         from: u64,
         bytes: usize,
         mut take: impl FnMut(usize, &[u8]),
     ) -> Result<(), GpuError> {
-        let piece = self.staging.len();
+        let Launcher { main, staging, .. } = &*self.launcher;
+        let piece = staging.borrow().len();
         for begin in (0..bytes).step_by(piece) {
             let length = piece.min(bytes - begin);
-            self.main.copy_out(from + begin as u64, &self.staging, 0..length)?;
-            self.settle()?;
-            take(begin, &self.staging.part(0..length)?);
+            main.copy_out(from + begin as u64, &staging.borrow(), 0..length)?;
+            self.launcher.settle()?;
+            take(begin, &staging.borrow().part(0..length)?);
         }
         Ok(())
     }
 
     /// Copies bytes from the device.
-    pub(super) fn get(&mut self, place: BufferRange, at: usize, to: &mut [u8]) -> Result<(), GpuError> {
+    pub(super) fn get(&self, place: BufferRange, at: usize, to: &mut [u8]) -> Result<(), GpuError> {
         self.each_piece(place, at, to.len(), |begin, piece| {
             to[begin..][..piece.len()].copy_from_slice(piece);
         })
     }
 
     /// Copies f32 numbers from the start of a buffer.
-    pub(super) fn get_f32s(&mut self, place: BufferRange, to: &mut [f32]) -> Result<(), GpuError> {
+    pub(super) fn get_f32s(&self, place: BufferRange, to: &mut [f32]) -> Result<(), GpuError> {
         const WIDTH: usize = size_of::<f32>();
         self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
             Eye::new(piece).read_f32s(&mut to[begin / WIDTH..][..piece.len() / WIDTH]);
@@ -82,7 +85,7 @@ impl Brains {
     }
 
     /// Copies cells that are stored in half precision.
-    fn get_halves(&mut self, place: BufferRange, to: &mut [f32]) -> Result<(), GpuError> {
+    fn get_halves(&self, place: BufferRange, to: &mut [f32]) -> Result<(), GpuError> {
         const WIDTH: usize = size_of::<u16>();
         self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
             let to = &mut to[begin / WIDTH..][..piece.len() / WIDTH];
@@ -93,26 +96,21 @@ impl Brains {
     }
 
     fn fill(&self, place: BufferRange) -> Result<(), GpuError> {
-        if place.bytes == 0 { Ok(()) } else { self.main.fill(self.address(place), 0, place.bytes) }
+        if place.bytes == 0 { Ok(()) } else { self.launcher.main.fill(self.address(place), 0, place.bytes) }
     }
 
     /// Writes everything that must be on the device before the first cycle.
     pub(super) fn write_start(&mut self) -> Result<(), GpuError> {
-        let (robots, base) = (self.robots(), self.pool.address());
-        let brain = |robot| self.layout.brain(robot, base, self.desk.addresses(robot));
-        let brains: Vec<u8> = (0..robots).flat_map(brain).collect();
-        // The bank of a single robot may be written; a bank that robots share may not.
-        let rule = self.start.rule(self.plan.learn && robots == 1);
-        let (taps, bias, profiles) = (self.start.taps(), self.start.bias(), self.start.profiles());
-        let shared = &self.layout.shared;
-        let mut once = vec![(shared.brains, brains), (shared.rule, rule), (shared.bias, bias)];
-        once.extend(shared.profiles.into_iter().zip(profiles));
-        once.extend([shared.first_tap, shared.tap_sensor, shared.tap_weight].into_iter().zip(taps));
+        let (start, to) = (&self.start, &self.layout);
+        let taps = [to.first_tap, to.tap_sensor, to.tap_weight].into_iter().zip(start.taps());
+        let profiles = to.profiles.into_iter().zip(start.profiles());
+        let table = to.brain(self.pool.address(), self.desk.addresses()).to_vec();
+        let once = [(to.table, table), (to.rule, start.rule()), (to.bias, start.bias())];
         // A saved state is copied to the host as a whole, including the gaps between its pieces, so the gaps
         // must be initialised too.
-        let empty = [shared.contexts, shared.stored, shared.readout, self.layout.saved];
+        let empty = [to.contexts, to.stored, to.readout, to.saved];
         empty.into_iter().try_for_each(|place| self.fill(place))?;
-        for (place, bytes) in once {
+        for (place, bytes) in once.into_iter().chain(profiles).chain(taps) {
             self.put(place, 0, &bytes)?;
         }
         self.empty_library()?;
@@ -121,18 +119,14 @@ impl Brains {
 
     /// Returns the field to its initial state; read-out and library stay.
     pub fn reset(&mut self) -> Result<(), GpuError> {
-        let (about, covariance, answer) = (self.start.about(), self.start.covariance(), self.start.answer());
-        for robot in 0..self.robots() {
-            let own = &self.layout.robots[robot];
-            let empty = [own.features, own.senses, own.weights, own.sweep, own.scores, own.metrics];
-            let (cells, places) = (own.cells[0][0], [own.about, own.covariance]);
-            empty.into_iter().try_for_each(|place| self.fill(place))?;
-            self.put(places[0], 0, &about)?;
-            self.put(places[1], 0, &covariance)?;
-            self.put(self.layout.shared.answers, robot * answer.len(), &answer)?;
-            for (group, place) in cells.into_iter().enumerate() {
-                self.put(place, 0, &self.start.cells(group))?;
-            }
+        let (start, to) = (&self.start, &self.layout);
+        let empty = [to.features, to.senses, to.weights, to.sweep, to.scores, to.metrics];
+        empty.into_iter().try_for_each(|place| self.fill(place))?;
+        self.put(to.about, 0, &start.about())?;
+        self.put(to.covariance, 0, &start.covariance())?;
+        self.put(to.answer, 0, &start.answer())?;
+        for (group, place) in to.cells[0][0].into_iter().enumerate() {
+            self.put(place, 0, &start.cells(group))?;
         }
         self.bank_copy.clear();
         self.drain.forget();
@@ -141,25 +135,22 @@ impl Brains {
     }
 
     /// Tells the device which buffers hold the field, for kernels that run before the next cycle.
-    pub(super) fn write_cycle_table(&mut self) -> Result<(), GpuError> {
+    pub(super) fn write_cycle_table(&self) -> Result<(), GpuError> {
         let state = self.schedule.state();
         let on_half = state.on_half;
         let orders = Cycle { on_half, front: state.front[usize::from(on_half)], ..Cycle::default() };
         let table = orders.table(0, 0.0, 0); // no kernel reads a sensor between two cycles
-        for robot in 0..self.robots() {
-            self.put(self.layout.shared.cycles, robot * CYCLE_PITCH, &table)?;
-        }
-        self.settle()
+        self.put(self.layout.cycle, 0, &table)
     }
 
     /// Writes the read-out; `weights` must have its size.
-    pub fn set_readout(&mut self, weights: &[f32]) -> Result<(), GpuError> {
-        self.put(self.layout.shared.readout, 0, &bytes_of_f32(weights.iter().copied()))
+    pub fn set_readout(&self, weights: &[f32]) -> Result<(), GpuError> {
+        self.put(self.layout.readout, 0, &bytes_of_f32(weights.iter().copied()))
     }
 
     /// Stores a pattern in a slot, which must exist.
     pub fn store_pattern(&mut self, slot: usize, pattern: &Pattern) -> Result<(), GpuError> {
-        let (contexts, stored) = (self.layout.shared.contexts, self.layout.shared.stored);
+        let (contexts, stored) = (self.layout.contexts, self.layout.stored);
         let [whole, half, context] = pattern.bytes();
         self.put_volumes(slot, [&whole, &half])?;
         self.put(contexts, slot * context.len(), &context)?;
@@ -167,36 +158,33 @@ impl Brains {
     }
 
     /// Empties a slot, which must exist.
-    pub fn clear_pattern(&mut self, slot: usize) -> Result<(), GpuError> {
-        self.put(self.layout.shared.stored, slot * size_of::<u32>(), &0_u32.to_le_bytes())
+    pub fn clear_pattern(&self, slot: usize) -> Result<(), GpuError> {
+        self.put(self.layout.stored, slot * size_of::<u32>(), &0_u32.to_le_bytes())
     }
 
-    /// Stores an experience as if it came from the last cycle; returns how many there are now.
-    pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> Result<u32, GpuError> {
+    /// Stores an experience as if it came from the last cycle.
+    pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> Result<(), GpuError> {
         let learned = bytes_of_f32(descriptor.iter().copied().chain([value]));
-        self.put(self.layout.shared.given, 0, &learned)?;
-        self.launch(self.kernels.experience())?;
-        self.settle()?;
-        self.follow_experience()?;
-        Ok(self.answer(0)?.experiences)
+        self.put(self.layout.given, 0, &learned)?;
+        self.launch_alone(self.launcher.kernels.experience())?;
+        self.follow_experience()
     }
 
     /// Brings the host's copy of the bank up to date after an experience from outside.
     fn follow_experience(&mut self) -> Result<(), GpuError> {
-        let (shared, sweep) = (&self.layout.shared, self.layout.robots[0].sweep);
-        let places = [shared.exact, shared.value, shared.last_use];
+        let Layout { sweep, exact, value: values, last_use: uses, .. } = &self.layout;
         let mut touched = [0; size_of::<u32>()];
-        self.get(sweep, SWEEP - touched.len(), &mut touched)?;
+        self.get(*sweep, SWEEP - touched.len(), &mut touched)?;
         let row = u32::from_le_bytes(touched);
         if row == NO_ROW {
             return Ok(()); // a bank without rows
         }
         let mut bytes = [0; DESCRIPTOR * size_of::<f32>()];
         let at = row as usize;
-        self.get(places[0], at * bytes.len(), &mut bytes)?;
+        self.get(*exact, at * bytes.len(), &mut bytes)?;
         let [mut value, mut last_use] = [[0; size_of::<u64>()]; 2];
-        self.get(places[1], at * value.len(), &mut value)?;
-        self.get(places[2], at * last_use.len(), &mut last_use)?;
+        self.get(*values, at * value.len(), &mut value)?;
+        self.get(*uses, at * last_use.len(), &mut last_use)?;
         let mut exact = [0.0; DESCRIPTOR];
         Eye::new(&bytes).read_f32s(&mut exact);
         let (value, last_use) = (f64::from_le_bytes(value), u64::from_le_bytes(last_use));
@@ -204,30 +192,24 @@ impl Brains {
         Ok(())
     }
 
-    /// A robot's current answer on the device.
-    pub(super) fn answer(&mut self, robot: usize) -> Result<DeviceAnswer, GpuError> {
+    /// The current answer on the device.
+    pub(super) fn answer(&self) -> Result<DeviceAnswer, GpuError> {
         let mut table = [0; super::tables::ANSWER];
-        self.get(self.layout.shared.answers, robot * table.len(), &mut table)?;
+        self.get(self.layout.answer, 0, &mut table)?;
         Ok(DeviceAnswer::read(&table))
     }
 
-    /// Features of a robot's last cycle.
-    pub fn features(&mut self, robot: usize) -> Result<Vec<f32>, GpuError> {
+    /// Features of the last cycle.
+    pub fn features(&self) -> Result<Vec<f32>, GpuError> {
         let mut features = vec![0.0; FEATURES];
-        self.get_f32s(self.layout.robots[robot].features, &mut features)?;
+        self.get_f32s(self.layout.features, &mut features)?;
         Ok(features)
     }
 
     /// Cells of a group (8 channels) on the full or the half grid.
-    pub(super) fn group(
-        &mut self,
-        robot: usize,
-        on_half: bool,
-        group: usize,
-        to: &mut [f32],
-    ) -> Result<(), GpuError> {
+    pub(super) fn group(&self, on_half: bool, group: usize, to: &mut [f32]) -> Result<(), GpuError> {
         let front = self.schedule.state().front[usize::from(on_half)][group] as usize;
-        let place = self.layout.robots[robot].cells[usize::from(on_half)][front][group];
+        let place = self.layout.cells[usize::from(on_half)][front][group];
         match self.plan.storage_of(group) {
             Storage::F32 => self.get_f32s(place, to),
             Storage::F16 => self.get_halves(place, to),
@@ -240,58 +222,51 @@ impl Brains {
     }
 
     /// Cells of a channel on the grid in use.
-    pub fn channel(&mut self, robot: usize, channel: usize) -> Result<Vec<f32>, GpuError> {
+    pub fn channel(&self, channel: usize) -> Result<Vec<f32>, GpuError> {
         let on_half = self.schedule.state().on_half;
         let mut group = vec![0.0; self.group_cells(on_half)];
-        self.group(robot, on_half, channel / GROUP, &mut group)?;
+        self.group(on_half, channel / GROUP, &mut group)?;
         let cells = group.len() / GROUP;
         Ok(group[channel % GROUP * cells..][..cells].to_vec())
     }
 
     /// Replaces the cells of a channel on the grid in use; values are clamped to +-(1 - beta) and rounded to
     /// the storage format.
-    pub fn set_channel(&mut self, robot: usize, channel: usize, cells: &[f32]) -> Result<(), GpuError> {
+    pub fn set_channel(&self, channel: usize, cells: &[f32]) -> Result<(), GpuError> {
         let on_half = self.schedule.state().on_half;
         let group = channel / GROUP;
         let mut all = vec![0.0; self.group_cells(on_half)];
-        self.group(robot, on_half, group, &mut all)?;
+        self.group(on_half, group, &mut all)?;
         let len = all.len() / GROUP;
         let bound = super::tables::reach(&self.plan, Storage::F32);
         let channel = &mut all[channel % GROUP * len..][..len];
         channel.iter_mut().zip(cells).for_each(|(to, cell)| *to = cell.clamp(-bound, bound));
-        self.set_group(robot, on_half, group, &all)
+        self.set_group(on_half, group, &all)
     }
 
     /// Replaces the cells of a group.
-    pub(super) fn set_group(
-        &mut self,
-        robot: usize,
-        on_half: bool,
-        group: usize,
-        cells: &[f32],
-    ) -> Result<(), GpuError> {
+    pub(super) fn set_group(&self, on_half: bool, group: usize, cells: &[f32]) -> Result<(), GpuError> {
         let front = self.schedule.state().front[usize::from(on_half)][group] as usize;
-        let place = self.layout.robots[robot].cells[usize::from(on_half)][front][group];
+        let place = self.layout.cells[usize::from(on_half)][front][group];
         let bytes = self.start.kept(group, cells);
         self.put(place, 0, &bytes)
     }
 
     /// Measures the field in its current state.
-    pub fn measure_now(&mut self, robot: usize) -> Result<Metrics, GpuError> {
-        self.launch(self.kernels.metrics(true))?;
-        self.settle()?;
-        Ok(metric_lines(&self.metric_ring(robot)?).next().unwrap_or_default())
+    pub fn measure_now(&self) -> Result<Metrics, GpuError> {
+        self.launch_alone(self.launcher.kernels.metrics(true))?;
+        Ok(metric_lines(&self.metric_ring()?).next().unwrap_or_default())
     }
 
     /// The newest of the regular metrics.
-    pub fn metrics(&mut self, robot: usize) -> Result<Option<Metrics>, GpuError> {
-        Ok(newest_metrics(&self.metric_ring(robot)?))
+    pub fn metrics(&self) -> Result<Option<Metrics>, GpuError> {
+        Ok(newest_metrics(&self.metric_ring()?))
     }
 
     /// The metrics ring, and the number of lines written so far.
-    fn metric_ring(&mut self, robot: usize) -> Result<[u8; RING], GpuError> {
+    fn metric_ring(&self) -> Result<[u8; RING], GpuError> {
         let mut bytes = [0; RING];
-        self.get(self.layout.robots[robot].metrics, METRICS_BEFORE, &mut bytes)?;
+        self.get(self.layout.metrics, METRICS_BEFORE, &mut bytes)?;
         Ok(bytes)
     }
 }

@@ -1,5 +1,5 @@
-//! The data that host and device exchange in a cycle, in host memory that the kernels access in place: the
-//! orders and sensors of each robot, which the first kernel reads, and its report, which `deliver` completes.
+//! The data that host and device exchange in a robot's cycle, in host memory that the kernels access in
+//! place: its orders and sensors, which the first kernel reads, and its report, which `deliver` completes.
 
 use super::tables::{CYCLE, Cycle, NO_ROW, REPORT, Report, TIMED_ANSWER};
 use crate::base::frame::MAX_SENSORS;
@@ -17,8 +17,6 @@ const WORD: usize = size_of::<u32>();
 const ORDERS: usize = (CYCLE / WORD).next_multiple_of(4);
 const SENSORS: usize = MAX_SENSORS;
 const REPORTS: usize = REPORT / WORD;
-/// Words of a robot's area.
-const PLACE: usize = ORDERS + SENSORS + REPORTS;
 /// Offset in a report, in words, of the bank row that the cycle changed (value, last use, numbers), which
 /// follows the answer and two times.
 const ROW: usize = TIMED_ANSWER / WORD;
@@ -38,28 +36,26 @@ pub struct Touched {
     pub last_use: u64,
 }
 
-/// The areas of all robots, side by side.
+/// A robot's area.
 pub struct Desk {
     mapped: Mapped,
     /// The robot's sensor ring, which may already hold the sensors of an input.
     ring: Option<Mapped>,
-    robots: usize,
     /// The ticket of the last cycle that was requested; 0: none yet.
     ticket: u32,
 }
 
 impl Desk {
-    /// A desk for `robots` robots, whose sensors may come through `ring`.
-    pub fn new(gpu: &Gpu, robots: usize, ring: Option<&SensorRing>) -> Result<Desk, GpuError> {
-        let mapped = Mapped::new(gpu, Arc::new(Words::new(robots * PLACE)))?;
+    /// A desk for a robot whose sensors may come through `ring`.
+    pub fn new(gpu: &Gpu, ring: Option<&SensorRing>) -> Result<Desk, GpuError> {
+        let mapped = Mapped::new(gpu, Arc::new(Words::new(ORDERS + SENSORS + REPORTS)))?;
         let ring = ring.map(|ring| Mapped::new(gpu, ring.words().clone())).transpose()?;
-        Ok(Desk { mapped, ring, robots, ticket: 0 })
+        Ok(Desk { mapped, ring, ticket: 0 })
     }
 
-    /// The addresses at which the kernels find a robot's orders and its report.
-    pub fn addresses(&self, robot: usize) -> [u64; 2] {
-        let place = robot * PLACE;
-        [self.mapped.address(place), self.mapped.address(place + ORDERS + SENSORS)]
+    /// The addresses at which the kernels find the orders and the report.
+    pub fn addresses(&self) -> [u64; 2] {
+        [0, ORDERS + SENSORS].map(|word| self.mapped.address(word))
     }
 
     /// Bytes that are locked in memory.
@@ -67,50 +63,45 @@ impl Desk {
         self.mapped.words().bytes() + self.ring.as_ref().map_or(0, |ring| ring.words().bytes())
     }
 
-    /// Writes the orders of the next cycle, with an input for each robot. The device must have finished the
-    /// last cycle.
-    pub fn lay(&mut self, orders: &Cycle, inputs: &[FieldInput]) {
+    /// Writes the orders of the next cycle, and its input. The device must have finished the last cycle.
+    pub fn lay(&mut self, orders: &Cycle, input: &FieldInput) {
         self.ticket = self.ticket.wrapping_add(1).max(1);
-        for (robot, input) in inputs.iter().enumerate() {
-            let table = orders.table(self.sensors(robot, input), input.reward, self.ticket);
-            store(&self.mapped.words()[robot * PLACE..][..CYCLE / WORD], &table);
-        }
+        let table = orders.table(self.sensors(input), input.reward, self.ticket);
+        store(&self.mapped.words()[..CYCLE / WORD], &table);
     }
 
     /// The address of an input's sensors for the kernels: where the tick wrote them, or else in the robot's
     /// area, to which they are copied. Teaching and tests change the sensors of an input before it arrives
     /// here; then they differ from those in the ring.
-    fn sensors(&self, robot: usize, input: &FieldInput) -> u64 {
+    fn sensors(&self, input: &FieldInput) -> u64 {
         if let (Some(ring), Some(place)) = (&self.ring, input.place) {
             let first = SensorRing::word(place);
             if is_same(&ring.words()[first..], &input.sensors) {
                 return ring.address(first);
             }
         }
-        let first = robot * PLACE + ORDERS;
-        let words = &self.mapped.words()[first..][..SENSORS];
+        let words = &self.mapped.words()[ORDERS..][..SENSORS];
         for (word, sensor) in words.iter().zip(&input.sensors) {
             word.store(sensor.to_bits(), Ordering::Relaxed);
         }
-        self.mapped.address(first)
+        self.mapped.address(ORDERS)
     }
 
-    /// Whether every robot's report of the last cycle has arrived.
+    /// Whether the report of the last cycle has arrived.
     pub fn is_reported(&self) -> bool {
-        let ticket = |robot: usize| robot * PLACE + ORDERS + SENSORS + TICKET;
-        (0..self.robots).all(|robot| self.mapped.is_written(ticket(robot), self.ticket))
+        self.mapped.is_written(ORDERS + SENSORS + TICKET, self.ticket)
     }
 
-    /// A robot's report.
-    pub fn report(&self, robot: usize) -> Report {
+    /// The report.
+    pub fn report(&self) -> Report {
         let mut table = [0; TIMED_ANSWER];
-        load(&self.words_of_report(robot)[..ROW], &mut table);
+        load(&self.words_of_report()[..ROW], &mut table);
         Report::read(&table)
     }
 
-    /// The row of the bank that a robot's last cycle stored or recognised; copies its numbers to `exact`.
-    pub fn touched(&self, robot: usize, exact: &mut [f32; DESCRIPTOR]) -> Option<Touched> {
-        let words = self.words_of_report(robot);
+    /// The row of the bank that the last cycle stored or recognised; copies its numbers to `exact`.
+    pub fn touched(&self, exact: &mut [f32; DESCRIPTOR]) -> Option<Touched> {
+        let words = self.words_of_report();
         let word = |at: usize| words[at].load(Ordering::Relaxed);
         let wide = |at: usize| u64::from(word(at)) | u64::from(word(at + 1)) << u32::BITS;
         let row = word(TOUCHED);
@@ -121,8 +112,8 @@ impl Desk {
         Some(Touched { row, value: f64::from_bits(wide(ROW)), last_use: wide(ROW + 2) })
     }
 
-    fn words_of_report(&self, robot: usize) -> &[AtomicU32] {
-        &self.mapped.words()[robot * PLACE + ORDERS + SENSORS..][..REPORTS]
+    fn words_of_report(&self) -> &[AtomicU32] {
+        &self.mapped.words()[ORDERS + SENSORS..][..REPORTS]
     }
 }
 

@@ -1,15 +1,15 @@
 //! Baselines for the engine's timings, measured on the device: a copy in its memory, and a graph without
 //! kernels.
 
-use super::brains::Brains;
+use super::launcher::Launcher;
 use super::watch::between;
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::system::gpu::{GpuError, Pool};
 
-impl Brains {
+impl Launcher {
     /// Times one copy of `bytes` within the device's memory, on its clock. Allocates memory for both buffers
     /// temporarily; `None` if there is not enough.
-    pub fn time_copy(&mut self, bytes: usize) -> Result<Option<Span>, GpuError> {
+    pub fn time_copy(&self, bytes: usize) -> Result<Option<Span>, GpuError> {
         let there = match Pool::take(&self.gpu, 2 * bytes) {
             Ok(pool) => pool,
             Err(error) if error.is_memory() => return Ok(None),
@@ -27,7 +27,7 @@ impl Brains {
 
     /// Times a graph that only records an event, from its launch until the host sees the event, on the host's
     /// clock.
-    pub fn time_nothing(&mut self) -> Result<Span, GpuError> {
+    pub fn time_nothing(&self) -> Result<Span, GpuError> {
         let clock = MonotonicClock;
         let nothing = self.main.capture(|| self.main.record(&self.marks.settled))?;
         self.main.replay(&nothing)?;

@@ -1,6 +1,7 @@
-//! How each kernel is launched: its name, geometry and arguments, as described in `kernels/README.md`. Needs
+//! Which kernels a cycle launches, and how: name, geometry and arguments, as in `kernels/README.md`. Needs
 //! only the shape of a plan and the size of a device; launches nothing itself.
 
+use super::tables::Cycle;
 use crate::base::plan::FieldPlan;
 use crate::field::shape::{CHANNELS, GROUP, GROUPS, regressors};
 use crate::system::gpu::{GpuError, Image, Kernel};
@@ -36,6 +37,36 @@ impl Cut {
             planes /= 2;
         }
         Cut { planes, scan_blocks: (wanted / robots).clamp(1, MOST_SCAN_BLOCKS) }
+    }
+}
+
+/// Which launches a cycle needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Launches {
+    /// The grid in use.
+    pub on_half: bool,
+    /// The previous cycle was on the other grid.
+    pub moves: bool,
+    /// The largest number of sub-steps of a group.
+    pub steps: u32,
+}
+
+impl Launches {
+    /// Every combination, in an order in which each cycle can follow the one before: the half grid is entered
+    /// before it is used or left.
+    pub fn all(most_steps: u32) -> impl Iterator<Item = Launches> {
+        let grids = [(false, false), (true, true), (true, false), (false, true)];
+        grids.into_iter().flat_map(move |(on_half, moves)| {
+            (1..=most_steps).map(move |steps| Launches { on_half, moves, steps })
+        })
+    }
+
+    /// Orders that need exactly these launches, for the rehearsal: all groups are stepped, and the sub-steps
+    /// leave the cells as they are.
+    pub fn rehearsal(self) -> Cycle {
+        let Launches { on_half, moves: moved, steps } = self;
+        let (count, hold) = ([steps; GROUPS], [1.0; GROUPS]);
+        Cycle { on_half, moved, count, hold, parts: 1, ..Cycle::default() }
     }
 }
 
@@ -117,6 +148,11 @@ impl Kernels {
             "experience",
         ];
         evolve.into_iter().chain(rest.map(str::to_string)).collect()
+    }
+
+    /// Blocks of a scan of the bank.
+    pub fn scan_blocks(&self) -> usize {
+        self.cut.scan_blocks
     }
 
     fn n(&self, on_half: bool) -> usize {

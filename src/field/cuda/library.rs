@@ -1,7 +1,7 @@
 //! Memory of the library on the device. Slots are allocated when patterns are stored, a few at a time and
 //! never during a cycle, so that an empty library takes almost no memory.
 
-use super::brains::Brains;
+use super::brain::Brain;
 use crate::base::plan::FieldPlan;
 use crate::field::shape::PATTERN;
 use crate::system::gpu::{GpuError, Pool};
@@ -45,7 +45,7 @@ pub fn volume_bytes(cells: usize) -> usize {
     PATTERN * cells * size_of::<i16>()
 }
 
-impl Brains {
+impl Brain {
     /// The memory of a slot, which must exist; allocates it if needed, and tells the kernels its address.
     pub(super) fn slot(&mut self, slot: usize) -> Result<[u64; 2], GpuError> {
         if let Some(place) = self.library.place(slot) {
@@ -54,12 +54,12 @@ impl Brains {
         let Library { bytes: [whole, half], taken, .. } = self.library;
         let left = self.plan.shape.patterns - taken;
         if taken.is_multiple_of(SLOTS) {
-            self.library.pools.push(Pool::take(&self.gpu, SLOTS.min(left) * (whole + half))?);
+            self.library.pools.push(Pool::take(&self.launcher.gpu, SLOTS.min(left) * (whole + half))?);
         }
         let pool = self.library.pools[taken / SLOTS].address();
         let first = pool + (taken % SLOTS * (whole + half)) as u64;
         let place = [first, first + whole as u64];
-        for (table, address) in self.layout.shared.volumes.into_iter().zip(place) {
+        for (table, address) in self.layout.volumes.into_iter().zip(place) {
             self.put(table, slot * size_of::<u64>(), &address.to_le_bytes())?;
         }
         self.library.places[slot] = Some(place);
@@ -75,11 +75,10 @@ impl Brains {
 
     /// Points every slot to zeros until it has memory, because the blend of a restored state may still name a
     /// slot that was cleared before the save.
-    pub(super) fn empty_library(&mut self) -> Result<(), GpuError> {
-        let shared = &self.layout.shared;
-        for (table, nothing) in shared.volumes.into_iter().zip(shared.no_volume) {
+    pub(super) fn empty_library(&self) -> Result<(), GpuError> {
+        for (table, nothing) in self.layout.volumes.into_iter().zip(self.layout.no_volume) {
             let address = self.address(nothing).to_le_bytes();
-            self.main.fill(self.address(nothing), 0, nothing.bytes)?;
+            self.launcher.main.fill(self.address(nothing), 0, nothing.bytes)?;
             self.put(table, 0, &address.repeat(self.plan.shape.patterns))?;
         }
         Ok(())

@@ -2,7 +2,7 @@
 //! is no engine.
 
 use super::CudaEngine;
-use super::brains::MOST_ROBOTS;
+use super::launcher::MOST_ROBOTS;
 use super::launches::Kernels;
 use super::line::NoAnswer;
 use crate::base::time::Span;
@@ -124,7 +124,7 @@ impl CudaEngine {
     pub fn device_facts(&self) -> Option<DeviceFacts> {
         let (plan, found) = (self.plan.clone(), self.found.clone());
         self.ask(move |brains| {
-            let image = brains.image();
+            let image = brains.launcher().image();
             let facts = |name: String| -> Result<KernelFacts, crate::system::gpu::GpuError> {
                 let facts = image.facts(&name)?;
                 Ok(KernelFacts {
@@ -142,7 +142,7 @@ impl CudaEngine {
                 image_took: image.took(),
                 device_bytes,
                 pinned_bytes,
-                robots: brains.robots(),
+                robots: brains.most(),
                 kernels,
             })
         })
@@ -163,12 +163,12 @@ impl CudaEngine {
 
     /// Times one copy of `bytes` within the device's memory, on its clock.
     pub fn device_copy(&self, bytes: usize) -> Option<Span> {
-        self.ask(move |brains| brains.time_copy(bytes)).flatten()
+        self.ask(move |brains| brains.launcher().time_copy(bytes)).flatten()
     }
 
     /// Times a graph that only records an event, from its launch until the host sees the event, on the host's
     /// clock.
     pub fn device_round_trip(&self) -> Option<Span> {
-        self.ask(|brains| brains.time_nothing())
+        self.ask(|brains| brains.launcher().time_nothing())
     }
 }

@@ -1,13 +1,13 @@
-//! Saves robot 0's state in two steps, so that no cycle waits for a slow bus. Between two cycles, the device
+//! Saves a robot's state in two steps, so that no cycle waits for a slow bus. Between two cycles, the device
 //! copies everything that changes in each cycle to a buffer in its own memory, at that memory's speed; from
 //! there, a low-priority stream copies it to the host during the next cycles. The bank is not copied: the
 //! host has a copy (`bank_copy`).
 
 use super::between::{RING, newest_metrics};
-use super::brains::Brains;
+use super::brain::Brain;
 use super::layout::BufferRange;
 use super::schedule::ScheduleState;
-use super::tables::{ANSWER, DeviceAnswer, Eye, METRICS_BEFORE, NO_ROW, SENSES, SWEEP};
+use super::tables::{DeviceAnswer, Eye, METRICS_BEFORE, NO_ROW, SENSES, SWEEP};
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::Storage;
@@ -80,11 +80,11 @@ struct Piece {
     to: usize,
 }
 
-impl Brains {
-    /// Copies the state of robot 0 into `live`, whose memory is reused. Waits until the copy is complete.
+impl Brain {
+    /// Copies the state into `live`, whose memory is reused. Waits until the copy is complete.
     pub fn save(&mut self, live: &mut Live) -> Result<(), GpuError> {
         self.begin_save(live)?;
-        self.waiting.until(&self.drain.drained)?;
+        self.launcher.waiting.until(&self.drain.drained)?;
         self.finish_save(live)
     }
 
@@ -107,7 +107,7 @@ impl Brains {
     fn begin_save(&mut self, live: &mut Live) -> Result<(), GpuError> {
         // The previous state may still be on its way to the host, from the buffer that this one overwrites.
         self.drain.pending = None;
-        self.waiting.until(&self.drain.drained)?;
+        self.launcher.waiting.until(&self.drain.drained)?;
         let held = live.bank.held;
         live.clear_extras();
         live.bank.held = held;
@@ -116,10 +116,14 @@ impl Brains {
         let (pieces, bytes) = self.saved_pieces(&state);
         let place = self.address(self.layout.saved);
         for piece in pieces.iter().filter(|piece| piece.from.bytes > 0) {
-            self.main.copy_within(self.address(piece.from), place + piece.to as u64, piece.from.bytes)?;
+            self.launcher.main.copy_within(
+                self.address(piece.from),
+                place + piece.to as u64,
+                piece.from.bytes,
+            )?;
         }
         let drain = &self.drain;
-        self.main.record(&drain.copied)?;
+        self.launcher.main.record(&drain.copied)?;
         drain.stream.wait(&drain.copied)?;
         drain.stream.copy_out(place, &drain.pinned, 0..bytes)?;
         drain.stream.record(&drain.drained)?;
@@ -127,13 +131,12 @@ impl Brains {
         Ok(())
     }
 
-    /// The pieces of robot 0's state, and their total size in bytes. The half grid is saved only while it is
+    /// The pieces of the state, and their total size in bytes. The half grid is saved only while it is
     /// in use: its pieces are the last, and empty otherwise.
     fn saved_pieces(&self, state: &ScheduleState) -> ([Piece; PIECES], usize) {
-        let (shared, own) = (&self.layout.shared, &self.layout.robots[0]);
+        let own = &self.layout;
         let ring = BufferRange { at: own.metrics.at + METRICS_BEFORE, bytes: RING };
-        let answer = BufferRange { at: shared.answers.at, bytes: ANSWER };
-        let tables = [answer, own.senses, own.weights, own.covariance, own.sweep, own.scores, ring];
+        let tables = [own.answer, own.senses, own.weights, own.covariance, own.sweep, own.scores, ring];
         let group = |grid: usize| {
             move |group: usize| {
                 if grid == 1 && !state.on_half {

@@ -32,9 +32,9 @@ impl Start {
         self.taps.iter().map(Vec::len).sum()
     }
 
-    /// The table of the run's constants. `stores`: whether the bank may be written.
-    pub fn rule(&self, stores: bool) -> Vec<u8> {
-        rule(&self.plan, stores).to_vec()
+    /// The table of the run's constants.
+    pub fn rule(&self) -> Vec<u8> {
+        rule(&self.plan).to_vec()
     }
 
     /// Receptive fields on the full and on the half grid.
@@ -162,16 +162,15 @@ mod tests {
         for storage in [Storage::F32, Storage::F16] {
             let plan = FieldPlan { storage, ..plan(8) };
             let start = Start::new(&plan);
-            let layout = Layout::new(&plan, start.connections(), 1, 2);
-            let (shared, own) = (&layout.shared, &layout.robots[0]);
-            assert_eq!(start.profiles().map(|p| p.len()), shared.profiles.map(|place| place.bytes));
-            let taps = [shared.first_tap, shared.tap_sensor, shared.tap_weight].map(|place| place.bytes);
+            let layout = Layout::new(&plan, start.connections(), 2);
+            assert_eq!(start.profiles().map(|p| p.len()), layout.profiles.map(|place| place.bytes));
+            let taps = [layout.first_tap, layout.tap_sensor, layout.tap_weight].map(|place| place.bytes);
             assert_eq!(start.taps().map(|t| t.len()), taps);
-            assert_eq!(start.bias().len(), shared.bias.bytes);
-            assert_eq!(start.about().len(), own.about.bytes);
-            assert_eq!(start.covariance().len(), own.covariance.bytes);
+            assert_eq!(start.bias().len(), layout.bias.bytes);
+            assert_eq!(start.about().len(), layout.about.bytes);
+            assert_eq!(start.covariance().len(), layout.covariance.bytes);
             for group in 0..GROUPS {
-                assert_eq!(start.cells(group).len(), own.cells[0][0][group].bytes);
+                assert_eq!(start.cells(group).len(), layout.cells[0][0][group].bytes);
             }
         }
     }

@@ -2,7 +2,7 @@
 //! library in both directions. `save` copies the state from the device.
 
 use super::bank::Coarse;
-use super::brains::Brains;
+use super::brain::Brain;
 use super::library::volume_bytes;
 use super::save::HELD;
 use super::schedule::ScheduleState;
@@ -15,8 +15,8 @@ use crate::field::shape::{BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, ERROR_RING, GR
 use crate::field::state::{Experiences, Learned, Live, Pattern, Senses};
 use crate::system::gpu::GpuError;
 
-impl Brains {
-    /// Robot 0 resumes from a state that fits the plan.
+impl Brain {
+    /// Resumes from a state that fits the plan.
     pub fn restore(&mut self, live: &Live) -> Result<(), GpuError> {
         self.reset()?;
         self.schedule.set_state(ScheduleState {
@@ -30,14 +30,14 @@ impl Brains {
         for (on_half, cells) in [(false, &live.whole), (true, &live.half)] {
             // `live.half` is empty if the half grid is not in use.
             for (group, cells) in cells.chunks_exact((cells.len() / GROUPS).max(1)).enumerate() {
-                self.set_group(0, on_half, group, cells)?;
+                self.set_group(on_half, group, cells)?;
             }
         }
         self.restore_senses(&live.senses)?;
         self.restore_bank(&live.bank)?;
         self.restore_answer(live)?;
-        let own = &self.layout.robots[0];
-        let (scores, metrics) = (own.scores, own.metrics);
+        let to = &self.layout;
+        let (scores, metrics) = (to.scores, to.metrics);
         self.put(scores, 0, &bytes_of_f64(live.scores.into_iter().chain(live.bridge)))?;
         if let Some(newest) = live.metrics {
             let mut line = [0; METRIC];
@@ -51,9 +51,9 @@ impl Brains {
         self.write_cycle_table()
     }
 
-    fn restore_senses(&mut self, senses: &Senses) -> Result<(), GpuError> {
-        let own = &self.layout.robots[0];
-        let (table, weights, covariance) = (own.senses, own.weights, own.covariance);
+    fn restore_senses(&self, senses: &Senses) -> Result<(), GpuError> {
+        let to = &self.layout;
+        let (table, weights, covariance) = (to.senses, to.weights, to.covariance);
         let mut bytes = vec![0; SENSES];
         let mut pen = Pen::new(&mut bytes);
         let nine = [
@@ -82,17 +82,17 @@ impl Brains {
     }
 
     fn restore_bank(&mut self, bank: &Experiences) -> Result<(), GpuError> {
-        let shared = &self.layout.shared;
+        let to = &self.layout;
         let coarse = Coarse::new(&bank.rows);
         let f32s = |numbers: &[f32]| bytes_of_f32(numbers.iter().copied());
         let last_use = bank.last_use.iter().flat_map(|cycle| cycle.to_le_bytes()).collect();
         let written = [
-            (shared.exact, f32s(&bank.rows)),
-            (shared.coarse, coarse.bytes),
-            (shared.scale, f32s(&coarse.scale)),
-            (shared.error, f32s(&coarse.error)),
-            (shared.value, bytes_of_f64(bank.value.iter().copied())),
-            (shared.last_use, last_use),
+            (to.exact, f32s(&bank.rows)),
+            (to.coarse, coarse.bytes),
+            (to.scale, f32s(&coarse.scale)),
+            (to.error, f32s(&coarse.error)),
+            (to.value, bytes_of_f64(bank.value.iter().copied())),
+            (to.last_use, last_use),
         ];
         self.bank_copy.replace(bank);
         for (place, bytes) in written {
@@ -105,11 +105,11 @@ impl Brains {
             pen.f64s(&[cosine]).u32s(&[row, 0]);
         }
         pen.u32s(&[bank.next_part.unwrap_or(0) as u32, 0]);
-        let sweep = self.layout.robots[0].sweep;
+        let sweep = self.layout.sweep;
         self.put(sweep, 0, &table)
     }
 
-    fn restore_answer(&mut self, live: &Live) -> Result<(), GpuError> {
+    fn restore_answer(&self, live: &Live) -> Result<(), GpuError> {
         let mut answer = DeviceAnswer { cycle: live.cycle, ..DeviceAnswer::START };
         answer.prediction.iter_mut().zip(&live.senses.prediction).for_each(|(to, p)| *to = *p);
         answer.experiences = live.bank.value.len() as u32;
@@ -125,13 +125,13 @@ impl Brains {
             live.bank.nearest.first().map_or(1.0, |(_, cosine)| (1.0 - cosine).clamp(0.0, 1.0) as f32);
         let mut table = [0; ANSWER];
         answer.write(&mut table);
-        self.put(self.layout.shared.answers, 0, &table)
+        self.put(self.layout.answer, 0, &table)
     }
 
     /// Reads the part that came from outside: read-out and library.
     pub fn learned(&mut self) -> Result<Learned, GpuError> {
-        let (shape, shared) = (self.plan.shape, &self.layout.shared);
-        let (readout, stored) = (shared.readout, shared.stored);
+        let (shape, to) = (self.plan.shape, &self.layout);
+        let (readout, stored) = (to.readout, to.stored);
         let mut learned = Learned { readout: vec![0.0; shape.weights()], ..Learned::default() };
         self.get_f32s(readout, &mut learned.readout)?;
         let mut bytes = vec![0; shape.patterns * size_of::<u32>()];
@@ -146,8 +146,8 @@ impl Brains {
 
     /// A pattern without its value, which the device does not need.
     fn given_pattern(&mut self, slot: usize) -> Result<Pattern, GpuError> {
-        let shared = &self.layout.shared;
-        let contexts = shared.contexts;
+        let to = &self.layout;
+        let contexts = to.contexts;
         let mut bytes = vec![0; volume_bytes(self.plan.shape.cells())];
         let from = self.slot(slot)?[0];
         self.each_piece_at(from, bytes.len(), |begin, piece| {
@@ -165,8 +165,8 @@ impl Brains {
     /// Writes the part that came from outside: read-out and library.
     pub fn load(&mut self, learned: &Learned) -> Result<(), GpuError> {
         self.set_readout(&learned.readout)?;
-        let shared = &self.layout.shared;
-        let (contexts, stored) = (shared.contexts, shared.stored);
+        let to = &self.layout;
+        let (contexts, stored) = (to.contexts, to.stored);
         let marks = learned.patterns.iter().map(|pattern| u32::from(pattern.is_some()));
         self.put(stored, 0, &bytes_of_u32(marks))?;
         for (slot, pattern) in learned.patterns.iter().enumerate() {

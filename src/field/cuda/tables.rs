@@ -150,8 +150,8 @@ pub fn reach(plan: &FieldPlan, storage: Storage) -> f32 {
     storage.bound(1.0 - plan.params.beta)
 }
 
-/// The constants of the whole run. `stores`: whether the bank may be written.
-pub fn rule(plan: &FieldPlan, stores: bool) -> [u8; RULE] {
+/// The constants of the whole run.
+pub fn rule(plan: &FieldPlan) -> [u8; RULE] {
     let (p, dt, shape) = (plan.params, plan.dt.as_secs_f64(), plan.shape);
     let is_half = |group: &usize| plan.storage_of(*group) == Storage::F16;
     let halves: u32 = (0..GROUPS).filter(is_half).map(|group| 1 << group).sum();
@@ -163,7 +163,7 @@ pub fn rule(plan: &FieldPlan, stores: bool) -> [u8; RULE] {
     pen.f32s(&[p.gamma as f32, bound, reach(plan, Storage::F16), (1.0 - p.pattern_share) as f32]);
     pen.f32s(&[(p.pattern_share * f64::from(bound / STEPS)) as f32, lambda, lambda / 4.0]);
     pen.u32s(&[shape.grid, shape.sensors, shape.motors, shape.patterns, shape.bank].map(|size| size as u32));
-    pen.u32s(&[u32::from(stores), halves]);
+    pen.u32s(&[u32::from(plan.learn), halves]);
     table
 }
 

@@ -1,7 +1,9 @@
-//! What callers can read from and write to the engine between cycles. If the device is lost between two
+//! What callers can read from and write to the engine between cycles. In a batch, callers read the first
+//! robot and write all of them. If the device is lost between two
 //! cycles, the next cycle reports it. Reads from a lost device return default values.
 
 use super::CudaEngine;
+use super::brain::Brain;
 use crate::base::plan::{FieldPlan, QualityLevel, Storage};
 use crate::base::time::Instant;
 use crate::field::engine::{Condition, FieldEngine, Inspect, finite};
@@ -30,7 +32,7 @@ impl FieldEngine for CudaEngine {
 
     fn save(&mut self, live: &mut Live) -> bool {
         let mut mine = std::mem::take(live);
-        let saved = self.ask(move |brains| brains.save(&mut mine).map(|()| mine));
+        let saved = self.read(move |brain| brain.save(&mut mine).map(|()| mine));
         let is_saved = saved.is_some();
         *live = saved.unwrap_or_default();
         is_saved
@@ -38,7 +40,7 @@ impl FieldEngine for CudaEngine {
 
     fn save_soon(&mut self, live: &mut Live) -> bool {
         let mut mine = std::mem::take(live);
-        let saved = self.ask(move |brains| brains.save_soon(&mut mine).map(|is_saved| (is_saved, mine)));
+        let saved = self.read(move |brain| brain.save_soon(&mut mine).map(|is_saved| (is_saved, mine)));
         let (is_saved, mine) = saved.unwrap_or_default();
         *live = mine;
         is_saved
@@ -47,10 +49,8 @@ impl FieldEngine for CudaEngine {
     fn restore(&mut self, live: &Live) -> Result<(), StateError> {
         live.check(&self.plan)?;
         let theirs = live.clone();
-        let answer = self.ask(move |brains| {
-            brains.restore(&theirs)?;
-            brains.answer(0)
-        });
+        self.each(move |brain| brain.restore(&theirs));
+        let answer = self.read(|brain| brain.answer());
         self.answer = answer.unwrap_or(self.answer);
         self.update_answer();
         Ok(())
@@ -59,8 +59,8 @@ impl FieldEngine for CudaEngine {
     fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
         learned.check(&self.plan)?;
         let theirs = learned.clone();
-        let taken = self.ask(move |brains| brains.load(&theirs).map(|()| brains.memory()));
-        self.device_bytes = taken.map_or(self.device_bytes, |(device, _)| device);
+        self.each(move |brain| brain.load(&theirs));
+        self.note_memory();
         let values = learned.patterns.iter().map(|pattern| pattern.as_ref().map(|pattern| pattern.value));
         self.values.clear();
         self.values.extend(values);
@@ -68,7 +68,7 @@ impl FieldEngine for CudaEngine {
     }
 
     fn reset(&mut self) {
-        self.ask(|brains| brains.reset());
+        self.each(Brain::reset);
         self.answer = super::DeviceAnswer::START;
         self.update_answer();
     }
@@ -92,7 +92,7 @@ impl Inspect for CudaEngine {
     }
 
     fn copy_channel(&self, c: usize, out: &mut [f32]) {
-        let cells = self.ask(move |brains| brains.channel(0, c)).unwrap_or_default();
+        let cells = self.read(move |brain| brain.channel(c)).unwrap_or_default();
         out.iter_mut().zip(cells).for_each(|(to, cell)| *to = cell);
     }
 
@@ -104,7 +104,7 @@ impl Inspect for CudaEngine {
         let mut both = vec![0.0; self.plan.shape.weights()];
         let fits = self.plan.shape.copy_weights(weights, &mut both);
         if fits {
-            self.ask(move |brains| brains.set_readout(&both));
+            self.each(move |brain| brain.set_readout(&both));
         }
         fits
     }
@@ -118,10 +118,8 @@ impl Inspect for CudaEngine {
             && value.is_finite();
         if fits {
             let pattern = self.start.pattern(volume, context);
-            let stored = move |brains: &mut super::brains::Brains| {
-                brains.store_pattern(slot, &pattern).map(|()| brains.memory())
-            };
-            self.device_bytes = self.ask(stored).map_or(self.device_bytes, |(device, _)| device);
+            self.each(move |brain| brain.store_pattern(slot, &pattern));
+            self.note_memory();
             self.values[slot] = Some(value);
         }
         fits
@@ -130,7 +128,7 @@ impl Inspect for CudaEngine {
     fn clear_pattern(&mut self, slot: usize) {
         if let Some(value) = self.values.get_mut(slot) {
             *value = None;
-            self.ask(move |brains| brains.clear_pattern(slot));
+            self.each(move |brain| brain.clear_pattern(slot));
         }
     }
 
@@ -146,7 +144,8 @@ impl Inspect for CudaEngine {
         let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
         if fits {
             let descriptor = *descriptor;
-            let experiences = self.ask(move |brains| brains.store_experience(&descriptor, value));
+            self.each(move |brain| brain.store_experience(&descriptor, value));
+            let experiences = self.read(|brain| Ok(brain.answer()?.experiences));
             self.answer.experiences = experiences.unwrap_or(self.answer.experiences);
         }
         fits
@@ -161,11 +160,11 @@ impl Inspect for CudaEngine {
     }
 
     fn metrics(&self) -> Option<Metrics> {
-        self.ask(|brains| brains.metrics(0)).flatten()
+        self.read(|brain| brain.metrics()).flatten()
     }
 
     fn measure_now(&self) -> Metrics {
-        self.ask(|brains| brains.measure_now(0)).unwrap_or_default()
+        self.read(|brain| brain.measure_now()).unwrap_or_default()
     }
 
     fn memory_bytes(&self) -> usize {
@@ -187,7 +186,7 @@ impl Inspect for CudaEngine {
         let field: usize = (0..GROUPS).map(group).sum();
         let blended = work.blend_top.min(self.plan.shape.patterns) * PATTERN * cells * size_of::<i16>();
         let rows = self.experiences() / work.bank_parts as usize;
-        self.robots * (2 * field + blended / work.slow_every as usize) + rows * DESCRIPTOR
+        self.robots.len() * (2 * field + blended / work.slow_every as usize + rows * DESCRIPTOR)
     }
 
     fn stage_times(&self) -> &StageTimes {
@@ -195,7 +194,7 @@ impl Inspect for CudaEngine {
     }
 
     fn learned(&self) -> Learned {
-        let mut learned = self.ask(|brains| brains.learned()).unwrap_or_default();
+        let mut learned = self.read(|brain| brain.learned()).unwrap_or_default();
         for (pattern, value) in learned.patterns.iter_mut().zip(&self.values) {
             if let (Some(pattern), Some(value)) = (pattern, value) {
                 pattern.value = *value;
@@ -206,28 +205,35 @@ impl Inspect for CudaEngine {
 }
 
 impl CudaEngine {
+    /// Notes the memory on the device, after patterns were stored.
+    pub(super) fn note_memory(&mut self) {
+        let robots = self.robots.len();
+        let bytes = self.read(|brain| Ok(brain.memory().0));
+        self.device_bytes = bytes.map_or(self.device_bytes, |bytes| bytes * robots);
+    }
+
     /// Features of the last cycle: context, descriptor, gradients; all 0 before the first.
     pub fn features(&self) -> Vec<f32> {
-        self.ask(|brains| brains.features(0)).unwrap_or_else(|| vec![0.0; FEATURES])
+        self.read(|brain| brain.features()).unwrap_or_else(|| vec![0.0; FEATURES])
     }
 
     /// Replaces the cells of a channel; values are clamped to +-(1 - beta) and rounded to the storage format.
     pub fn set_channel(&mut self, c: usize, cells: &[f32]) {
         let cells = cells.to_vec();
-        self.ask(move |brains| brains.set_channel(0, c, &cells));
+        self.read(move |brain| brain.set_channel(c, &cells));
     }
 
     /// Switches the timing of stages on or off. Timed stages run one after another, which takes longer than a
     /// usual cycle.
     pub fn watch_stages(&mut self, on: bool) {
         self.watches_stages = on;
-        self.ask(move |brains| brains.watch_stages(on));
+        self.ask(move |brains| brains.launcher().watch_stages(on));
     }
 
     /// Reads the times of the stages of the last cycle from the device.
     pub fn read_stages(&mut self) {
         if self.watches_stages {
-            let times = self.ask(|brains| brains.stage_times()).flatten();
+            let times = self.ask(|brains| brains.launcher().stage_times()).flatten();
             self.stages = times.unwrap_or_default();
         }
     }

@@ -2,7 +2,6 @@
 //! inside the driver, so that it can always give up. Also contains the CUDA events that are used for
 //! everything except a normal cycle.
 
-use super::desk::Desk;
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::field::{STAGES, StageTimes};
 use crate::system::gpu::{Call, Event, Gpu, GpuError, Stream};
@@ -94,12 +93,12 @@ impl Waiting {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Waits until the report of the last cycle has arrived; the cycle's work is on `stream`. The report is
-    /// expected after `usual`, and the caller waits for `timeout`. The wait is bounded as in
-    /// [`Waiting::until`].
+    /// Waits until all reports of the last cycle have arrived (`are_reported`); the cycle's work is on
+    /// `stream`. The reports are expected after `usual`, and the caller waits for `timeout`. The wait is
+    /// bounded as in [`Waiting::until`].
     pub fn until_reported(
         &self,
-        desk: &Desk,
+        are_reported: impl Fn() -> bool,
         stream: &Stream,
         usual: Span,
         timeout: Span,
@@ -109,13 +108,13 @@ impl Waiting {
         let each = Span::from_nanos(timeout.as_nanos() / LATE);
         let mut late = begun + each;
         self.poll(Call::Replay, awake, |now| {
-            if now >= late && !desk.is_reported() {
-                if stream.is_done()? && !desk.is_reported() {
+            if now >= late && !are_reported() {
+                if stream.is_done()? && !are_reported() {
                     return Err(GpuError { call: Call::Replay, code: UNKNOWN });
                 }
                 late = now + each;
             }
-            Ok(desk.is_reported())
+            Ok(are_reported())
         })
     }
 

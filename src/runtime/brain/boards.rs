@@ -5,7 +5,8 @@ use crate::base::plan::{Board, EngineKind};
 use crate::base::time::{MonotonicClock, Span};
 #[cfg(test)]
 use crate::field::Readout;
-use crate::field::device::{self, NoDevice};
+use crate::field::cuda::MOST_ROBOTS;
+use crate::field::device::{self, NoDevice, SharedGpu};
 use crate::field::failover::Open;
 use crate::runtime::tether::join::Join;
 use crate::system::gpu::Watch;
@@ -20,24 +21,29 @@ pub struct ServedBoard {
     /// The join request that its robots must send, apart from their names.
     pub expected: Join,
     cycle: OnceLock<Span>,
+    /// The GPU that all its robots share.
+    gpu: Result<Arc<SharedGpu>, NoDevice>,
     #[cfg(test)]
     readout: OnceLock<Readout>,
 }
 
 impl ServedBoard {
-    /// `board` and its `digest`; `engine` computes the fields of its robots.
-    pub fn new(mut board: Board, digest: [u8; 32], engine: EngineKind) -> Arc<ServedBoard> {
+    /// `board` and its `digest`; `engine` computes the fields of its robots, on `threads` threads.
+    pub fn new(mut board: Board, digest: [u8; 32], engine: EngineKind, threads: usize) -> Arc<ServedBoard> {
         let expected = Join::of("", &board, digest);
         board.field.engine = engine;
         // A single thread computes each robot's field, so that the other threads can serve other robots. The
         // number of threads does not change a bit of the results.
         board.field.threads = 1;
         board.field.cpus = Vec::new();
+        // Each thread waits for one cycle at a time, so no launch can be for more robots than that.
+        let gpu = device::find(&board.field, threads.clamp(1, MOST_ROBOTS), Arc::new(Watch::default()));
         Arc::new(ServedBoard {
             board,
             digest,
             expected,
             cycle: OnceLock::new(),
+            gpu,
             #[cfg(test)]
             readout: OnceLock::new(),
         })
@@ -78,9 +84,9 @@ impl ServedBoard {
 
     /// Opens the GPU for another robot; `None`: the CPU computes its field.
     pub(super) fn device(&self) -> Result<Option<Open>, NoDevice> {
-        match device::find(&self.board.field, Arc::new(Watch::default())) {
-            Ok(open) => Ok(Some(open)),
-            Err(why) if self.board.field.engine == EngineKind::Cuda => Err(why),
+        match &self.gpu {
+            Ok(gpu) => Ok(Some(gpu.opener())),
+            Err(why) if self.board.field.engine == EngineKind::Cuda => Err(why.clone()),
             Err(_) => Ok(None),
         }
     }

@@ -24,7 +24,7 @@ pub fn board() -> Arc<ServedBoard> {
     let weight = |i: usize| (uniform(3, Stream::Patterns, i as u64) - 0.5) as f32 / 8.0;
     let weights = (0..board.field.shape.weights()).map(weight).collect();
     let readout = Readout::new(&board, weights, Origin::Given).expect("of this board");
-    let served = ServedBoard::new(board, *loaded.digest.as_bytes(), EngineKind::Cpu);
+    let served = ServedBoard::new(board, *loaded.digest.as_bytes(), EngineKind::Cpu, 1);
     served.starts_with(readout);
     served.takes(Span::from_micros(100));
     served

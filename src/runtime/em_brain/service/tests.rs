@@ -38,7 +38,7 @@ fn picarx() -> (Profile, Arc<ServedBoard>) {
     // The fastest allowed period, to keep the tests short.
     let draft = Draft { period: Span::from_millis(5), ..file.draft };
     let profile = Profile::check(&draft, &board).unwrap();
-    let board = ServedBoard::new(board, *loaded.digest.as_bytes(), EngineKind::Cpu);
+    let board = ServedBoard::new(board, *loaded.digest.as_bytes(), EngineKind::Cpu, 1);
     board.takes(Span::from_micros(100));
     (profile, board)
 }
