@@ -149,8 +149,8 @@ impl CudaEngine {
         Ok(engine)
     }
 
-    /// One cycle of every robot of the batch, each with its own input. If one input is refused, nothing changes
-    /// for any robot.
+    /// One cycle of every robot of the batch, each with its own input. If one input is refused, nothing
+    /// changes for any robot.
     ///
     /// # Panics
     /// If the number of inputs differs from the number of robots.
