@@ -45,6 +45,7 @@ use brains::Brains;
 use crossbeam_channel::Receiver;
 use line::{CycleTask, Line, NoAnswer, RobotKey};
 use start::Start;
+use std::cell::Cell;
 use std::sync::Arc;
 use tables::DeviceAnswer;
 use watch::Times;
@@ -86,6 +87,8 @@ pub struct CudaEngine {
     watches_stages: bool,
     /// Time from the request to the result, in the last cycle.
     round: Span,
+    /// What this engine has lost, although the line may still work for others.
+    lost: Cell<Option<Loss>>,
 }
 
 impl CudaEngine {
@@ -142,6 +145,7 @@ impl CudaEngine {
             stages: StageTimes::default(),
             watches_stages: false,
             round: Span::ZERO,
+            lost: Cell::new(None),
             plan: plan.clone(),
             found,
         };
@@ -169,7 +173,7 @@ impl CudaEngine {
 
     /// One cycle on the device's thread.
     fn run_cycle(&mut self, fill: impl FnOnce(&mut [FieldInput])) -> Result<(), Failure> {
-        if let Some(loss) = self.line.loss() {
+        if let Some(loss) = self.loss() {
             return Err(Failure::Lost(loss));
         }
         let begun = MonotonicClock.now();
@@ -203,8 +207,15 @@ impl CudaEngine {
         self.lose(report::loss(silence, self.line.watch().under_way()))
     }
 
+    /// A device without memory for this engine still works for the others; any other loss is one for all.
     fn lose(&self, loss: Loss) -> Failure {
-        Failure::Lost(self.line.lose(loss))
+        let loss = if matches!(loss, Loss::Memory { .. }) { loss } else { self.line.lose(loss) };
+        self.lost.set(Some(loss));
+        Failure::Lost(loss)
+    }
+
+    fn loss(&self) -> Option<Loss> {
+        self.lost.get().or_else(|| self.line.loss())
     }
 
     /// Runs a request between two cycles; if the device is lost meanwhile, the next cycle reports it.
@@ -212,7 +223,7 @@ impl CudaEngine {
         &self,
         what: impl FnOnce(&mut Brains) -> Result<T, GpuError> + Send + 'static,
     ) -> Option<T> {
-        if self.line.loss().is_some() {
+        if self.loss().is_some() {
             return None;
         }
         self.line.ask(what).map_err(|silence| self.silent(silence)).ok()

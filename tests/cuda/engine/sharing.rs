@@ -175,3 +175,19 @@ fn a_lost_device_is_lost_to_all_and_opened_again_for_all() {
     assert!(engines[0].cycle(&input(9, 2, 0)).is_err(), "the old engine stays lost");
     assert!(open(2).expect("there is room").cycle(&input(9, 0, 0)).is_ok());
 }
+
+#[test]
+fn lack_of_memory_for_one_robot_leaves_the_others_alone() {
+    let Some(_device) = device() else { return };
+    let (plan, watch) = (plan(8), Arc::new(Watch::new()));
+    let device = SharedDevice::open(&plan, 2, watch.clone()).unwrap_or_else(|why| panic!("{why}"));
+    let (mut large, mut small) = (join(&plan, &device), join(&plan, &device));
+    watch.inject(Some(GpuFault::Memory));
+    large.store_pattern(0, &volume(0, 8), &context(0), 1.0);
+    assert!(CudaEngine::join(&plan, &device, None).is_err(), "there is no room for a third robot");
+    watch.inject(None);
+    let lost = large.cycle(&input(9, 0, 0)).map(|_| ()).expect_err("its pattern found no room");
+    assert!(matches!(lost, Failure::Lost(Loss::Memory { .. })), "{lost:?}");
+    assert!(small.cycle(&input(9, 0, 0)).is_ok() && !device.is_lost());
+    assert!(join(&plan, &device).cycle(&input(9, 0, 0)).is_ok(), "now there is room");
+}
