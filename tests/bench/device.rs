@@ -215,10 +215,10 @@ fn predictions_use_the_engines_own_byte_counts() {
         // have, or half a clock on 64 units.
         let pays = number(row, "f64_us") / number(row, "robots");
         assert!(if row["device"] == "H200" { pays < 0.2 } else { pays > 0.2 }, "{row}");
-        // Robots share the bank of 10,000 x 512 bytes; each has its own copy of all other bulk data.
-        let own = |row: &Value| number(row, "bytes_per_cycle") - 5_120_000.0;
+        // Each robot has its own copy of all bulk data.
+        let bytes = |row: &Value| number(row, "bytes_per_cycle");
         let alike = |other: &&Value| other["storage"] == row["storage"] && other["robots"] == 1;
         let one = rows.iter().find(alike).expect("a row for one robot");
-        assert!(near(own(row), number(row, "robots") * own(one)), "{row}");
+        assert!(near(bytes(row), number(row, "robots") * bytes(one)), "{row}");
     }
 }
