@@ -152,7 +152,7 @@ fn reverse_needs_a_path_of_confirmed_commands() {
     // allowed, it turns instead.
     assert!(!rig.ask(BACK, ARMED, held(Cause::Cliff)).1.allow_motion());
     let (request, limits) = rig.ask(BACK, ARMED, FREE);
-    assert!(near(request, [0.35, 0.35, -1.0]) && limits.forward > 0.0, "{request:?}");
+    assert!(near(request, [0.35, 0.35, 1.0]) && limits.forward > 0.0, "to its first side: {request:?}");
     assert!(rig.backtrack.counters().is_some_and(|counters| counters.without_way >= 3));
 }
 
@@ -307,6 +307,28 @@ fn an_unchanging_echo_makes_the_robot_back_off() {
     let (left, _) = rig.ask([0.5, 0.5, -1.0], ARMED, FREE);
     assert!(left[2] > -0.5, "not over the obstacle that has left the cone: {left:?}");
     assert!(near(rig.ask([0.5, 0.5, 1.0], ARMED, FREE).0, [0.5, 0.5, 1.0]), "the other side is free");
+}
+
+/// The path counts as used up when less than the stopping distance is left of it, so a robot that begins to
+/// back off there has no path, and one that stands has. Backing off and turning away alternated, faster than
+/// the motors gain speed; a car stood like this for seven minutes.
+#[test]
+fn at_the_end_of_its_path_the_robot_turns_and_does_not_dither() {
+    let mut rig = Rig::new(0.0);
+    rig.armed();
+    rig.drive(20, [0.5, 0.5, 0.0], CONFIRMED);
+    let (mut drive, mut driven) = (0.0_f32, 0.0);
+    for _ in 0..1_000 {
+        let ([wanted, _, steering], limits) = rig.ask(BACK, ARMED, FREE);
+        let wanted = wanted.clamp(-limits.backward, limits.forward);
+        // As the arbiter does: four percent of full speed per slot, and zero between two directions.
+        let next = drive + (wanted - drive).clamp(-0.04, 0.04);
+        drive = if next * drive < 0.0 { 0.0 } else { next };
+        rig.drive(1, [drive, drive, steering], CONFIRMED);
+        driven += rig.backtrack.backing.as_ref().expect("it backs").odometer.speed().abs() * 0.01;
+    }
+    let counters = rig.backtrack.counters().expect("it counts");
+    assert!(driven > 0.5 && counters.turns < 10, "{driven} m in ten seconds: {counters:?}");
 }
 
 #[test]
