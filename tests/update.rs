@@ -146,7 +146,7 @@ fn a_trial_that_may_not_start_changes_nothing() {
 
 #[test]
 fn a_bad_version_is_rolled_back_with_the_reason() {
-    for (changes, words) in [
+    let bad = [
         ("starts=never\n", "did not become ready (exit-code)"),
         ("after=dies\n", "died during the trial"),
         ("answers=never\n", "does not answer"),
@@ -154,25 +154,31 @@ fn a_bad_version_is_rolled_back_with_the_reason() {
         ("files=damaged\n", "differ from the package"),
         ("cause=\"guard-lost\"\n", "it reports 'guard-lost'"),
         ("p99_us=10001\n", "targets.cycle_p99_ms is 10 ms, measured 10.0 ms"),
-    ] {
-        // A version that never answers is given half a minute, so only the long form tries this.
-        if changes.starts_with("answers") && !long::or_in_full(false, true) {
-            continue;
+    ];
+    // A version that never answers is given half a minute, so only the long form tries this.
+    let is_tried =
+        |(changes, _): &(&str, &str)| !changes.starts_with("answers") || long::or_in_full(false, true);
+    // Side by side: a robot waits most of the time.
+    std::thread::scope(|scope| {
+        for (changes, words) in bad.into_iter().filter(is_tried) {
+            scope.spawn(move || bad_version_is_rolled_back(changes, words));
         }
-        let robot = Robot::new(&changes.replace(['=', '\n', '"'], "-"));
-        let (code, end) = robot.flash(&robot.package("0.2.0", changes));
-        assert_eq!((code, end["outcome"].as_str()), (Some(75), Some("rolled-back")), "{changes}: {end}");
-        let why = end["why"].as_str().unwrap_or_default();
-        assert!(why.contains(words), "{changes}: {why}");
-        assert_eq!(robot.installed(), "0.1.0", "{changes}");
-        assert!(robot.has("running") && robot.has("system/var/lib/ganglion/hold"), "{changes}");
-        assert!(!robot.has("system/var/lib/ganglion-update/trial"), "{changes}");
-        assert_eq!(
-            robot.update(&["rollback"]).status.code(),
-            Some(69),
-            "{changes}: there is nothing before 0.1.0"
-        );
-    }
+    });
+}
+
+/// Flashes a version with these `changes`: the robot returns to the old version, and its reason contains
+/// `words`.
+fn bad_version_is_rolled_back(changes: &str, words: &str) {
+    let robot = Robot::new(&changes.replace(['=', '\n', '"'], "-"));
+    let (code, end) = robot.flash(&robot.package("0.2.0", changes));
+    assert_eq!((code, end["outcome"].as_str()), (Some(75), Some("rolled-back")), "{changes}: {end}");
+    let why = end["why"].as_str().unwrap_or_default();
+    assert!(why.contains(words), "{changes}: {why}");
+    assert_eq!(robot.installed(), "0.1.0", "{changes}");
+    assert!(robot.has("running") && robot.has("system/var/lib/ganglion/hold"), "{changes}");
+    assert!(!robot.has("system/var/lib/ganglion-update/trial"), "{changes}");
+    let again = robot.update(&["rollback"]).status.code();
+    assert_eq!(again, Some(69), "{changes}: there is nothing before 0.1.0");
 }
 
 #[test]
