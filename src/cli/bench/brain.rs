@@ -67,7 +67,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut board = arguments::board(&args.board)?.board;
     board.field.shape.grid = args.grid.parse().map_err(Failure::usage)?;
     board.field.dt = Span::from_nanos(1_000_000_000 / u64::from(args.hz));
-    let threads = threads(args.threads);
+    let threads = threads(args.threads, args.engine.kind());
     let interrupt = Interrupt::watch()?;
     let (name, grid, flag) = (board.name.clone(), board.field.shape.grid, interrupt.flag());
     let (robots, engine): (_, EngineKind) = (usize::from(args.robots), args.engine.kind());
@@ -86,11 +86,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Number of computing threads: as requested, or one per core.
-fn threads(asked: Option<u16>) -> usize {
+/// Number of computing threads: as requested, or one per core. Threads that wait for a GPU need no core.
+fn threads(asked: Option<u16>, engine: EngineKind) -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = asked.map_or(cores, usize::from);
-    too_many_threads(threads).into_iter().for_each(|note| log::warn!("{note}"));
+    let warning = too_many_threads(threads).filter(|_| engine != EngineKind::Cuda);
+    warning.into_iter().for_each(|note| log::warn!("{note}"));
     threads
 }
 
