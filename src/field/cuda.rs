@@ -207,7 +207,7 @@ impl CudaEngine {
         self.lose(report::loss(silence, self.line.watch().under_way()))
     }
 
-    /// A device without memory for this engine still works for the others; any other loss is one for all.
+    /// Lack of memory affects only this engine; anything else is a loss for all engines on the device.
     fn lose(&self, loss: Loss) -> Failure {
         let loss = if matches!(loss, Loss::Memory { .. }) { loss } else { self.line.lose(loss) };
         self.lost.set(Some(loss));
@@ -276,11 +276,6 @@ impl SharedDevice {
         let found = probe().map_err(Unfit::Absent)?;
         let line = Line::open(plan, robots, &found, watch).map_err(Unfit::Silent)?;
         Ok(SharedDevice { line: Arc::new(line), found, robots })
-    }
-
-    /// Number of cycles and requests that the device's thread has not begun yet.
-    pub fn waiting(&self) -> usize {
-        self.line.waiting()
     }
 
     /// Whether the device is lost, for all engines on it.

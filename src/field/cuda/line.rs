@@ -230,11 +230,6 @@ impl Line {
         &self.watch
     }
 
-    /// Number of tasks that the thread has not begun yet.
-    pub fn waiting(&self) -> usize {
-        self.tasks.len()
-    }
-
     /// Waits until the thread has released the device, for a bounded time, and only if the thread has always
     /// answered in time.
     pub fn wait_for_end(&self) {
