@@ -141,11 +141,12 @@ impl Line {
         self.ask_within(OPENING, move |brains| brains.join(sensors.as_ref()).map(RobotKey))
     }
 
-    /// Removes a robot, without waiting for that.
+    /// Removes a robot; the thread frees its memory between two cycles, or with the lost device.
     pub fn leave(&self, robot: RobotKey) {
-        let request: Request = Box::new(move |brains| brains.leave(robot.0));
-        // If the queue is full, the device is lost, and its memory is freed as a whole.
-        let _ = self.tasks.try_send(GpuTask::Request(request));
+        if self.loss().is_none() {
+            let request: Request = Box::new(move |brains| brains.leave(robot.0));
+            let _ = self.send(GpuTask::Request(request), REQUEST);
+        }
     }
 
     /// A task for cycles of these robots, and where it comes back.
