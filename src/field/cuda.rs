@@ -149,7 +149,7 @@ impl CudaEngine {
             plan: plan.clone(),
             found,
         };
-        engine.note_memory();
+        engine.note_memory(engine.each(|brain| Ok(brain.memory().0)));
         Ok(engine)
     }
 
@@ -238,10 +238,15 @@ impl CudaEngine {
         self.ask(move |brains| what(brains.robot(first.0)?))
     }
 
-    /// Does the same for each robot.
-    fn each(&self, mut act: impl FnMut(&mut Brain) -> Result<(), GpuError> + Send + 'static) -> Option<()> {
+    /// Does the same for each robot; returns the result of the last one.
+    fn each<T: Send + 'static>(
+        &self,
+        mut act: impl FnMut(&mut Brain) -> Result<T, GpuError> + Send + 'static,
+    ) -> Option<T> {
         let robots = self.robots.clone();
-        self.ask(move |brains| robots.into_iter().try_for_each(|robot| act(brains.robot(robot.0)?)))
+        self.ask(move |brains| {
+            robots.into_iter().try_fold(None, |_, robot| act(brains.robot(robot.0)?).map(Some))
+        })?
     }
 
     /// Replaces the timeout of a cycle, which otherwise follows from the plan's period. Needed under a tool

@@ -106,11 +106,13 @@ impl SharedGpu {
             })?;
             state.is_tried = true;
         }
-        if state.device.is_none() {
-            let device = SharedDevice::open(plan, self.robots, self.watch.clone());
-            state.device = Some(device.map_err(|unfit| unfit.loss())?);
-        }
-        let Some(device) = &state.device else { return Err(Loss::Panicked) };
+        let device = match &mut state.device {
+            Some(device) => device,
+            none => {
+                let device = SharedDevice::open(plan, self.robots, self.watch.clone());
+                none.insert(device.map_err(|unfit| unfit.loss())?)
+            }
+        };
         let engine = CudaEngine::join(plan, device, Some(sensors)).map_err(|unfit| unfit.loss())?;
         Ok(Box::new(engine))
     }

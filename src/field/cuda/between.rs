@@ -166,7 +166,7 @@ impl Brain {
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> Result<(), GpuError> {
         let learned = bytes_of_f32(descriptor.iter().copied().chain([value]));
         self.put(self.layout.given, 0, &learned)?;
-        self.launch_alone(self.launcher.kernels.experience())?;
+        self.launcher.launch_alone(self, self.launcher.kernels.experience())?;
         self.follow_experience()
     }
 
@@ -254,7 +254,7 @@ impl Brain {
 
     /// Measures the field in its current state.
     pub fn measure_now(&self) -> Result<Metrics, GpuError> {
-        self.launch_alone(self.launcher.kernels.metrics(true))?;
+        self.launcher.launch_alone(self, self.launcher.kernels.metrics(true))?;
         Ok(metric_lines(&self.metric_ring()?).next().unwrap_or_default())
     }
 

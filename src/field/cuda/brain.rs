@@ -5,7 +5,7 @@
 use super::bank_copy::BankCopy;
 use super::desk::Desk;
 use super::launcher::Launcher;
-use super::launches::{Launches, Step};
+use super::launches::Launches;
 use super::layout::{BufferRange, Layout};
 use super::library::Library;
 use super::save::Drain;
@@ -99,11 +99,6 @@ impl Brain {
         (report.answer, self.launcher.gpu.as_reported(report.lasted))
     }
 
-    /// Runs a step for this robot between two cycles.
-    pub(super) fn launch_alone(&self, step: Step) -> Result<(), GpuError> {
-        self.launcher.launch_alone(self, step)
-    }
-
     /// Runs every kernel of a cycle and every graph for a single robot at least once, so that nothing is
     /// loaded or initialised during a later cycle, and then resets the field. `timeout` limits the first run.
     pub fn rehearse(&mut self, timeout: Span) -> Result<(), GpuError> {
@@ -117,7 +112,7 @@ impl Brain {
             launcher.replay(launches, std::iter::once(&*self))?;
             launcher.settle()?;
         }
-        self.launch_alone(launcher.kernels.metrics(true))?;
+        launcher.launch_alone(self, launcher.kernels.metrics(true))?;
         self.reset()
     }
 }

@@ -6,18 +6,19 @@ use super::launcher::{Launcher, MOST_ROBOTS};
 use super::launches::Launches;
 use super::line::CycleTask;
 use super::start::Start;
-use super::watch::{Times, Waiting};
+use super::watch::Times;
 use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::field::sensor_ring::SensorRing;
-use crate::system::gpu::{Call, GpuError, GpuInfo, Watch};
+use crate::system::gpu::{Call, GpuError};
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Timeout of the first cycle: some devices load the kernels during it.
 const FIRST: Span = Span::from_millis(4_000);
 /// CUDA_ERROR_INVALID_VALUE, reported for a robot that is not there.
 const INVALID_VALUE: i32 = 1;
+/// A robot is not there.
+const NO_ROBOT: GpuError = GpuError { call: Call::Replay, code: INVALID_VALUE };
 
 /// The brains on a device.
 pub struct Brains {
@@ -40,17 +41,10 @@ struct Due {
 }
 
 impl Brains {
-    /// Opens the device `found` for launches of up to `robots` robots. No robot has joined yet.
-    pub fn open(
-        plan: &FieldPlan,
-        robots: usize,
-        found: &GpuInfo,
-        watch: Arc<Watch>,
-        waiting: Waiting,
-    ) -> Result<Brains, GpuError> {
-        let launcher = Rc::new(Launcher::open(plan, robots, found, watch, waiting)?);
-        let start = Rc::new(Start::new(plan));
-        Ok(Brains { robots: Vec::with_capacity(MOST_ROBOTS), joined: 0, launcher, start, plan: plan.clone() })
+    /// No robots yet, on the device of `launcher`, which was opened for the same plan.
+    pub fn new(plan: &FieldPlan, launcher: Launcher) -> Brains {
+        let (launcher, start) = (Rc::new(launcher), Rc::new(Start::new(plan)));
+        Brains { robots: Vec::with_capacity(MOST_ROBOTS), joined: 0, launcher, start, plan: plan.clone() }
     }
 
     /// Adds a robot in its initial state; returns its key. Allocates all its memory of host and device,
@@ -76,7 +70,7 @@ impl Brains {
         self.launcher.robots()
     }
 
-    /// Whether nobody waits for an answer any more.
+    /// Whether the callers have given the device up.
     pub fn are_abandoned(&self) -> bool {
         self.launcher.waiting.is_over()
     }
@@ -88,8 +82,13 @@ impl Brains {
 
     /// A robot's brain.
     pub fn robot(&mut self, robot: u64) -> Result<&mut Brain, GpuError> {
-        let nowhere = GpuError { call: Call::Replay, code: INVALID_VALUE };
-        self.robots.iter_mut().find(|brain| brain.id == robot).ok_or(nowhere)
+        let place = self.place(robot)?;
+        Ok(&mut self.robots[place])
+    }
+
+    /// The index of a robot's brain.
+    fn place(&self, robot: u64) -> Result<usize, GpuError> {
+        self.robots.iter().position(|brain| brain.id == robot).ok_or(NO_ROBOT)
     }
 
     /// Bytes on the device, and pinned bytes of the host.
@@ -139,13 +138,12 @@ impl Brains {
     /// Writes the orders of all robots of `tasks`; returns these robots, ordered by the launches that they
     /// need.
     fn lay(&mut self, tasks: &[Box<CycleTask>]) -> Result<heapless::Vec<Due, MOST_ROBOTS>, GpuError> {
-        let nowhere = GpuError { call: Call::Replay, code: INVALID_VALUE };
         let mut due = heapless::Vec::new();
         for (index, task) in tasks.iter().enumerate() {
             for (nth, (robot, input)) in task.robots.iter().zip(&task.inputs).enumerate() {
-                let brain = self.robots.iter().position(|brain| brain.id == robot.0).ok_or(nowhere)?;
+                let brain = self.place(robot.0)?;
                 let launches = self.robots[brain].lay(input);
-                due.push(Due { launches, brain, task: (index, nth) }).map_err(|_| nowhere)?;
+                due.push(Due { launches, brain, task: (index, nth) }).map_err(|_| NO_ROBOT)?;
             }
         }
         due.sort_unstable_by_key(|due| (due.launches, due.brain));

@@ -6,7 +6,7 @@
 //! call returns. Until then it keeps the device.
 
 use super::brains::Brains;
-use super::launcher::MOST_ROBOTS;
+use super::launcher::{Launcher, MOST_ROBOTS};
 use super::tables::DeviceAnswer;
 use super::watch::{Times, Waiting};
 use crate::base::plan::FieldPlan;
@@ -117,8 +117,9 @@ impl Line {
         let thread = std::thread::Builder::new().name("field-gpu".to_string()).spawn(move || {
             let _ended = Ended(ended);
             set_timer_and_core(&plan);
-            match Brains::open(&plan, robots, &found, watch, Waiting::new(abandoned)) {
-                Ok(brains) => {
+            match Launcher::open(&plan, robots, &found, watch, Waiting::new(abandoned)) {
+                Ok(launcher) => {
+                    let brains = Brains::new(&plan, launcher);
                     warm_up(&taken);
                     if opened.send(Ok(())).is_ok() {
                         serve(brains, &taken);

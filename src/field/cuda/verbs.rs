@@ -49,8 +49,10 @@ impl FieldEngine for CudaEngine {
     fn restore(&mut self, live: &Live) -> Result<(), StateError> {
         live.check(&self.plan)?;
         let theirs = live.clone();
-        self.each(move |brain| brain.restore(&theirs));
-        let answer = self.read(|brain| brain.answer());
+        let answer = self.each(move |brain| {
+            brain.restore(&theirs)?;
+            brain.answer()
+        });
         self.answer = answer.unwrap_or(self.answer);
         self.update_answer();
         Ok(())
@@ -59,8 +61,7 @@ impl FieldEngine for CudaEngine {
     fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
         learned.check(&self.plan)?;
         let theirs = learned.clone();
-        self.each(move |brain| brain.load(&theirs));
-        self.note_memory();
+        self.note_memory(self.each(move |brain| brain.load(&theirs).map(|()| brain.memory().0)));
         let values = learned.patterns.iter().map(|pattern| pattern.as_ref().map(|pattern| pattern.value));
         self.values.clear();
         self.values.extend(values);
@@ -118,8 +119,9 @@ impl Inspect for CudaEngine {
             && value.is_finite();
         if fits {
             let pattern = self.start.pattern(volume, context);
-            self.each(move |brain| brain.store_pattern(slot, &pattern));
-            self.note_memory();
+            let stored =
+                move |brain: &mut Brain| brain.store_pattern(slot, &pattern).map(|()| brain.memory().0);
+            self.note_memory(self.each(stored));
             self.values[slot] = Some(value);
         }
         fits
@@ -144,8 +146,10 @@ impl Inspect for CudaEngine {
         let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
         if fits {
             let descriptor = *descriptor;
-            self.each(move |brain| brain.store_experience(&descriptor, value));
-            let experiences = self.read(|brain| Ok(brain.answer()?.experiences));
+            let experiences = self.each(move |brain| {
+                brain.store_experience(&descriptor, value)?;
+                Ok(brain.answer()?.experiences)
+            });
             self.answer.experiences = experiences.unwrap_or(self.answer.experiences);
         }
         fits
@@ -205,11 +209,9 @@ impl Inspect for CudaEngine {
 }
 
 impl CudaEngine {
-    /// Notes the memory on the device, after patterns were stored.
-    pub(super) fn note_memory(&mut self) {
-        let robots = self.robots.len();
-        let bytes = self.read(|brain| Ok(brain.memory().0));
-        self.device_bytes = bytes.map_or(self.device_bytes, |bytes| bytes * robots);
+    /// Notes the memory of a robot on the device, if it is known; all robots of a batch have the same.
+    pub(super) fn note_memory(&mut self, of_one: Option<usize>) {
+        self.device_bytes = of_one.map_or(self.device_bytes, |bytes| bytes * self.robots.len());
     }
 
     /// Features of the last cycle: context, descriptor, gradients; all 0 before the first.

@@ -1,4 +1,4 @@
-//! Several robots on one device: each gets the results that it gets alone, whoever else is there, and cycles
+//! Several robots on one device: each gets the results that it would get alone, and cycles
 //! that wait at the same time share a launch.
 
 use super::{Device, device, open, plan, wait_for, wait_until};
@@ -169,7 +169,7 @@ fn a_lost_device_is_lost_to_all_and_opened_again_for_all() {
         .collect();
     assert!(matches!(lost[0], Loss::ContextLost { .. }) && lost[1..] == [lost[0]; 2], "{lost:?}");
     watch.inject(None);
-    // The first robot still holds its lost engine: that keeps nobody else from opening the device again.
+    // The first robot still holds its lost engine. The others can open the device again all the same.
     engines.truncate(1);
     let mut again: Option<Box<dyn FieldEngine>> = None;
     wait_until("the device's thread ends", || {
