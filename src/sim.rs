@@ -3,9 +3,9 @@
 //! From the wire inwards: `bus` (handles), `plant` (a user's handle), `robot` (what is behind the wires, in
 //! steps of 1 ms), `wiring` (which pin means what), `outputs`, `hat`, `pca9685`, `co_processor`, `chip`
 //! (`imu`, `ranger`, `power_monitor`), `sonar`, `ground`, `battery` (parts with a wire), `car`, `world` (what
-//! moves and what does not). `faults` is the script of faults. `rehearsal` turns any board into one that
-//! drives here, and names the parts without a model; `computer` holds the readings of the robot's own
-//! computer.
+//! moves and what does not), `contact` (what the car ran into). `faults` is the script of faults. `rehearsal`
+//! turns any board into one that drives here, and names the parts without a model; `computer` holds the
+//! readings of the robot's own computer.
 //!
 //! The simulator uses the board and its vocabulary, never the drivers, the reflex or the field; its chips are
 //! written from the data sheets, independently of the drivers. Each file states how it differs from a real
@@ -17,6 +17,7 @@ mod car;
 mod chip;
 mod co_processor;
 mod computer;
+mod contact;
 mod course;
 mod eye;
 mod faults;
@@ -36,8 +37,8 @@ mod sonar;
 mod wiring;
 mod world;
 
-pub use car::Contacts;
 pub use computer::value as computer_value;
+pub use contact::{Contact, ContactKind, Contacts, MOST_CONTACTS};
 pub use course::Coverage;
 pub use faults::{Fault, FaultError, FaultKind, FieldFault, FieldFaults};
 pub use plant::{Plant, Report};

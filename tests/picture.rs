@@ -132,6 +132,32 @@ fn a_picture_shows_the_world_and_the_goals_of_its_run() {
 }
 
 #[test]
+fn each_contact_of_a_run_is_drawn_listed_and_counted() {
+    let folder = Folder::new("contacts");
+    let (world, file) = (folder.file("narrow.toml"), folder.file("drive.svg"));
+    let corridor = "size = [3.0, 2.0]\nstart = [0.4, 1.0]\n\
+                    walls = [[0.2, 1.1, 1.4, 1.1], [0.2, 0.9, 1.4, 0.9], [1.4, 0.9, 1.4, 1.1]]\n";
+    std::fs::write(&world, corridor).expect("a file");
+    let run = ["--clock", "sim", "--for", "10s", "--seed", "1", "--world", &world];
+    let (svg, report) = drawn(&file, &run);
+    let listed = report["first_contacts"].as_array().expect("a list");
+    assert_eq!(report["contacts"], listed.len(), "{report}");
+    assert!(listed.len() > 3 && listed.iter().all(|contact| contact["with"] == "wall"), "{listed:?}");
+    for contact in listed {
+        let title = format!("<title>wall, {:.2} s</title>", contact["after_s"].as_f64().expect("seconds"));
+        assert!(svg.contains(&title), "{title}");
+        let place = ["x_m", "y_m"].map(|key| contact[key].as_f64().expect("metres"));
+        assert!((0.2..1.4).contains(&place[0]) && (0.9..1.1).contains(&place[1]), "{contact}");
+    }
+    let drawn = svg.lines().filter(|line| line.starts_with("<polygon class=\"touch\"")).count();
+    assert_eq!(drawn, listed.len());
+    assert!(svg.contains(&format!(">contact {drawn}</text>")), "the legend");
+    let said = output(&[&["run"], &run[..]].concat());
+    assert_eq!(out(&said).matches("  wall after ").count(), 3, "{}", out(&said));
+    assert!(out(&said).contains(&format!(" and {} more: ", drawn - 3)), "{}", out(&said));
+}
+
+#[test]
 fn an_interrupted_run_in_real_time_is_drawn() {
     let folder = Folder::new("interrupted");
     let file = folder.file("drive.svg");

@@ -1,6 +1,6 @@
 //! `--svg` of `ganglion run`: follows a simulated run, and at its end draws the room from above, with the
-//! path that the robot took and the places where reflexes tripped. It reads data that the non-real-time
-//! thread has anyway; the tick does no extra work for it.
+//! path that the robot took and the places where reflexes tripped or the car touched something. It reads data
+//! that the non-real-time thread has anyway; the tick does no extra work for it.
 
 mod drawing;
 mod marks;
@@ -112,6 +112,7 @@ impl Picture {
             world: &plant.world(),
             car: Room::of(plant, board).status(),
             report,
+            contacts: &plant.contacts(),
             seconds: outcome.ending.elapsed.as_secs_f64(),
             driven: &self.driven.whole(),
             marks: &self.marks,

@@ -3,6 +3,7 @@
 //! (`null`), never zero.
 
 mod bus;
+mod contact;
 mod link;
 
 use super::exit::Failure;
@@ -23,6 +24,7 @@ use crate::runtime::session::{RunHandles, RunOutcome};
 use crate::system::executor::Rest;
 use crate::system::rt::Granted;
 use bus::BusLine;
+use contact::ContactReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,6 +58,8 @@ pub struct RunReport {
     grid_identity_holds: bool,
     /// All contacts: with walls, with discs, and falls.
     contacts: Option<u64>,
+    /// The first of them, one by one, at most [`MOST_CONTACTS`](crate::sim::MOST_CONTACTS).
+    first_contacts: Option<Vec<ContactReport>>,
     /// Falls, also counted in `contacts`.
     falls: Option<u64>,
     /// How many contacts happened while the robot drove backwards.
@@ -128,6 +132,7 @@ fn sources(clock: ClockKind, is_simulated: bool) -> Sources {
         let world = ["contacts", "falls", "rear_contacts", "seen_ahead", "distance_m", "cells_visited"];
         sources.extend(origin::all(world, SIMULATED));
         sources.extend(origin::all(["backward_share", "still_share", "motors_still"], SIMULATED));
+        sources.extend(origin::all(["first_contacts"], SIMULATED));
     }
     let wires = ["end_late_us", "buses.longest_us", "buses.longest_unled_us"];
     match (clock, is_simulated) {
@@ -208,6 +213,7 @@ impl RunReport {
             period_s,
             grid_identity_holds: ending.identity_holds,
             contacts: world.as_ref().map(|world| world.contacts.all()),
+            first_contacts: outcome.plant().map(|it| it.contacts().iter().map(ContactReport::of).collect()),
             falls: world.as_ref().map(|world| world.contacts.falls),
             rear_contacts: world.as_ref().map(|world| world.contacts.backwards),
             seen_ahead: world.as_ref().map(|world| world.contacts.head_on + world.contacts.falls_after_stop),
@@ -333,6 +339,7 @@ impl RunReport {
                 "  world      {distance:.2} m driven, {contacts} contacts, including {falls} falls, {rear} \
                  backwards, {seen} in view of its sensors (simulated)"
             );
+            contact::say_first(self.first_contacts.as_deref().unwrap_or_default(), contacts);
         }
         if let (Some(cells), Some(backward), Some(still)) =
             (self.cells_visited, self.backward_share, self.still_share)

@@ -5,6 +5,7 @@
 //! Kinematic means that tyres do not slip, which holds below about 1 m/s on a dry floor. The model is that of
 //! Rajamani, Vehicle Dynamics and Control, section 2.2, with the reference point on the rear axle.
 
+use super::contact::Contacts;
 use super::eye::Eye;
 use super::ground::Spots;
 use super::sonar::HALF_CONE_DEG;
@@ -47,34 +48,6 @@ struct Edge {
     stopped: bool,
     /// How far the car has driven backwards since a sensor was last over the edge, metres.
     back: f64,
-}
-
-/// Contacts of the car so far. Each entry into a contact counts once, not each step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Contacts {
-    /// With a wall.
-    pub walls: u64,
-    /// With a disc.
-    pub discs: u64,
-    /// A wheel left the floor.
-    pub falls: u64,
-    /// Contacts with walls and discs in the sonar's view, while driving forwards. The other contacts were
-    /// with a side of the car or while driving backwards; the car has no sensor there.
-    pub head_on: u64,
-    /// Falls of a front wheel while driving forwards, after a ground sensor was over the edge and the car had
-    /// stopped there but had not backed away: the software has forgotten the edge. The other falls happen
-    /// where no sensor looked in time: while driving backwards, with a rear wheel, on the inside of a bend,
-    /// or over a corner between two readings.
-    pub falls_after_stop: u64,
-    /// Contacts of all kinds while it drove backwards.
-    pub backwards: u64,
-}
-
-impl Contacts {
-    /// Contacts of all kinds, including falls.
-    pub fn all(&self) -> u64 {
-        self.walls + self.discs + self.falls
-    }
 }
 
 /// The car.

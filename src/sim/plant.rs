@@ -5,7 +5,7 @@
 //! simulator: a real robot has no lock in its place.
 
 use super::bus::{SimGpio, SimI2c};
-use super::car::Contacts;
+use super::contact::{Contact, Contacts};
 use super::course::Coverage;
 use super::faults::Fault;
 use super::pose_cell::PoseCell;
@@ -108,6 +108,10 @@ impl Plant {
     /// State and counts at `now`.
     pub fn report(&self, now: Instant) -> Report {
         self.robot_at(now).report(now)
+    }
+    /// The first contacts, at most [`MOST_CONTACTS`](super::MOST_CONTACTS).
+    pub fn contacts(&self) -> Vec<Contact> {
+        self.robot_at(self.clock.now()).contacts().to_vec()
     }
     /// Whether no drive motor gets a pulse now.
     pub fn motors_still(&self) -> bool {

@@ -10,6 +10,7 @@ use super::battery::Battery;
 use super::car::{Car, STEP_S};
 use super::chip::Chip;
 use super::co_processor::CoProcessor;
+use super::contact::{Contact, ContactLog};
 use super::course::Course;
 use super::faults::{Fault, FaultKind, Script};
 use super::ground::{Ground, Spots};
@@ -110,6 +111,7 @@ pub struct Robot {
     car: Car,
     pose_cell: Arc<PoseCell>,
     course: Course,
+    contacts: ContactLog,
     battery: Battery,
     hat: Option<Hat>,
     pca9685: Option<Pca9685>,
@@ -153,6 +155,7 @@ impl Robot {
             car: Car::new(&plan, &world).looking_at(spots).seeing(half_sight_deg),
             pose_cell: Arc::default(),
             course: Course::new(world.room()),
+            contacts: ContactLog::default(),
             world,
             battery: Battery::new(plan.battery_v),
             hat: board.mcu.as_ref().map(|mcu| Hat::new(mcu).counting_every_byte(plan.counts_every_byte)),
@@ -223,6 +226,11 @@ impl Robot {
         }
     }
 
+    /// The first contacts.
+    pub fn contacts(&self) -> &[Contact] {
+        self.contacts.first()
+    }
+
     /// Whether no drive motor gets a pulse.
     pub fn is_still(&self) -> bool {
         self.wiring.is_still(self.pins())
@@ -277,6 +285,7 @@ impl Robot {
             None => self.car.step(drive, steering, &self.world),
         }
         self.course.step(self.car.pose(), self.car.speed());
+        self.contacts.note(self.car.contacts(), self.car.pose(), (at + STEP).since(self.zero));
         self.battery.step(drive);
     }
 

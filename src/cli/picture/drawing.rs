@@ -4,7 +4,7 @@ use super::marks::{RADIUS, colour, points};
 use super::{About, TripMark, Trips, places};
 use crate::base::plan::Cause;
 use crate::runtime::control::RoomStatus;
-use crate::sim::{Pose, Report, World};
+use crate::sim::{Contact, Pose, Report, World};
 use crate::system::sanitize;
 use std::fmt::Write;
 
@@ -33,6 +33,8 @@ pub(super) struct Scene<'a> {
     /// The car's size, and its position at the end.
     pub(super) car: RoomStatus,
     pub(super) report: &'a Report,
+    /// The first contacts of the run.
+    pub(super) contacts: &'a [Contact],
     pub(super) seconds: f64,
     pub(super) driven: &'a [[f64; 2]],
     pub(super) marks: &'a [TripMark],
@@ -50,7 +52,7 @@ text{font-family:system-ui,sans-serif;font-size:14px;fill:#1b1f24}
 .driven{fill:none;stroke:#1f6fb5;stroke-width:2.5;stroke-linejoin:round;stroke-linecap:round}
 .start{fill:#ffffff;stroke:#1b1f24;stroke-width:2}.end{fill:#1b1f24;stroke:#1b1f24;stroke-width:2}
 .nose{fill:none;stroke:#1b1f24;stroke-width:2}.nose.dark{stroke:#ffffff}
-.place{fill:none;stroke:#1b7a3d;stroke-width:3}.scale{stroke:#1b1f24;stroke-width:2}
+.touch{fill:none;stroke:#a3186f;stroke-width:2}.place{fill:none;stroke:#1b7a3d;stroke-width:3}.scale{stroke:#1b1f24;stroke-width:2}
 .trip{stroke:#1b1f24;stroke-width:1}
 .c0{fill:#3b8fd0}.c1{fill:#e69f00}.c2{fill:#1aa37a}.c3{fill:#c26fa3}.c4{fill:#e2542f}
 @media (prefers-color-scheme:dark){
@@ -61,7 +63,7 @@ text{fill:#e6e9ed}
 .driven{stroke:#6db7f2}
 .start{fill:#0f1216;stroke:#e6e9ed}.end{fill:#e6e9ed;stroke:#e6e9ed}
 .nose{stroke:#e6e9ed}.nose.dark{stroke:#0f1216}
-.place{stroke:#5fd38a}.scale{stroke:#e6e9ed}
+.touch{stroke:#ff7ac6}.place{stroke:#5fd38a}.scale{stroke:#e6e9ed}
 .trip{stroke:#0f1216}
 }
 ";
@@ -90,6 +92,7 @@ pub(super) fn svg(scene: &Scene<'_>) -> String {
     put(&room(scene.world, &page));
     let driven: Vec<String> = scene.driven.iter().map(|at| page.pair(*at)).collect();
     put(&format!(r#"<polyline class="driven" points="{}"/>"#, driven.join(" ")));
+    put(&contacts(scene, &page));
     put(&cars(scene, &page));
     put(&marks(scene, &page));
     put(&scale_bar(wide, &page));
@@ -205,20 +208,38 @@ fn cars(scene: &Scene<'_>, page: &Page) -> String {
     lines.join("\n")
 }
 
+/// The outline of the car at each contact; a browser shows the kind and time when the pointer is on it.
+fn contacts(scene: &Scene<'_>, page: &Page) -> String {
+    let outline = |contact: &Contact| {
+        let Contact { after, kind, pose, backwards } = contact;
+        let (points, way) = (body(pose, &scene.car, page), if *backwards { ", backwards" } else { "" });
+        let (kind, seconds) = (kind.name(), after.as_secs_f64());
+        format!(
+            r#"<polygon class="touch" points="{points}"><title>{kind}{way}, {seconds:.2} s</title></polygon>"#
+        )
+    };
+    scene.contacts.iter().map(outline).collect::<Vec<_>>().join("\n")
+}
+
 /// A car with a wedge that shows where its front is.
 fn car(class: &str, nose: &str, pose: &Pose, size: &RoomStatus, page: &Page) -> String {
     let ([length, width], front) = (size.car, size.front);
     let (back, half) = (front - length, width / 2.0);
-    let corners = [[front, half], [front, -half], [back, -half], [back, half]];
-    let wedge = [[back, half], [front, 0.0], [back, -half]];
-    let on_page = |points: &[[f64; 2]]| {
-        page.pairs(&points.iter().map(|[ahead, left]| pose.point(*ahead, *left)).collect::<Vec<_>>())
-    };
-    format!(
-        "<polygon class=\"{class}\" points=\"{}\"/>\n<polyline class=\"{nose}\" points=\"{}\"/>",
-        on_page(&corners),
-        on_page(&wedge)
-    )
+    let wedge = pairs_at(pose, &[[back, half], [front, 0.0], [back, -half]], page);
+    let body = body(pose, size, page);
+    format!("<polygon class=\"{class}\" points=\"{body}\"/>\n<polyline class=\"{nose}\" points=\"{wedge}\"/>")
+}
+
+/// The corners of the car at `pose`, as points of the page.
+fn body(pose: &Pose, size: &RoomStatus, page: &Page) -> String {
+    let ([length, width], front) = (size.car, size.front);
+    let (back, half) = (front - length, width / 2.0);
+    pairs_at(pose, &[[front, half], [front, -half], [back, -half], [back, half]], page)
+}
+
+/// Points ahead of and to the left of the rear axle at `pose`, as points of the page.
+fn pairs_at(pose: &Pose, points: &[[f64; 2]], page: &Page) -> String {
+    page.pairs(&points.iter().map(|[ahead, left]| pose.point(*ahead, *left)).collect::<Vec<_>>())
 }
 
 /// A mark for each trip; a browser shows its cause and time when the pointer is on it.
@@ -300,6 +321,7 @@ enum Sample {
     Driven,
     Tape,
     Hole,
+    Touch,
     Trip(Cause),
 }
 
@@ -313,6 +335,9 @@ impl Sample {
                 r##"<rect class="edge" x="{x:.1}" y="{:.1}" width="16" height="14" fill="url(#hatch)"/>"##,
                 y - 7.0
             ),
+            Sample::Touch => {
+                format!(r#"<rect class="touch" x="{x:.1}" y="{:.1}" width="16" height="10"/>"#, y - 5.0)
+            }
             Sample::Trip(cause) => {
                 let (class, points) = (colour(*cause), points(*cause, [x + 8.0, y]));
                 format!(r#"<polygon class="legend trip c{class}" points="{points}"/>"#)
@@ -329,11 +354,18 @@ fn entries(scene: &Scene<'_>) -> Vec<(Sample, String)> {
     if !scene.world.cliffs().is_empty() {
         entries.push((Sample::Hole, "no floor".to_string()));
     }
+    let of_all = |drawn: usize, counted: u64| match drawn as u64 {
+        drawn if drawn < counted => format!("{counted}, {drawn} drawn"),
+        _ => format!("{counted}"),
+    };
+    let touched = scene.report.contacts.all();
+    if touched > 0 {
+        entries.push((Sample::Touch, format!("contact {}", of_all(scene.contacts.len(), touched))));
+    }
     for cause in Cause::ALL.into_iter().filter(|cause| scene.trips[*cause as usize] > 0) {
-        let counted = scene.trips[cause as usize];
-        let drawn = scene.marks.iter().filter(|mark| mark.cause == cause).count() as u64;
-        let hidden = if drawn < counted { format!(", {drawn} drawn") } else { String::new() };
-        entries.push((Sample::Trip(cause), format!("{} {counted}{hidden}", cause.name())));
+        let drawn = scene.marks.iter().filter(|mark| mark.cause == cause).count();
+        let counts = of_all(drawn, scene.trips[cause as usize]);
+        entries.push((Sample::Trip(cause), format!("{} {counts}", cause.name())));
     }
     entries
 }

@@ -1,0 +1,48 @@
+//! The contacts of a simulated run one by one: where and when the car touched something or fell.
+
+use crate::sim::Contact;
+use serde::Serialize;
+
+/// How many contacts the page of text lists; `--json` has more.
+const LISTED: usize = 3;
+
+/// One contact of the simulated car.
+#[derive(Debug, Serialize)]
+pub(super) struct ContactReport {
+    /// When, seconds since the start of the run.
+    after_s: f64,
+    /// What it ran into: `wall`, `disc`, or `fall` if a wheel left the floor.
+    with: &'static str,
+    /// Where the middle of its rear axle was, metres.
+    x_m: f64,
+    y_m: f64,
+    /// Its heading, degrees, 0 along x, positive to the left.
+    heading_deg: f64,
+    backwards: bool,
+}
+
+impl ContactReport {
+    pub(super) fn of(contact: &Contact) -> ContactReport {
+        let Contact { after, kind, pose, backwards } = *contact;
+        ContactReport {
+            after_s: after.as_secs_f64(),
+            with: kind.name(),
+            x_m: pose.x,
+            y_m: pose.y,
+            heading_deg: pose.heading.to_degrees(),
+            backwards,
+        }
+    }
+}
+
+/// Prints the first contacts, and how many of `all` are left out.
+pub(super) fn say_first(contacts: &[ContactReport], all: u64) {
+    for ContactReport { after_s, with, x_m, y_m, backwards, .. } in contacts.iter().take(LISTED) {
+        let way = if *backwards { ", backwards" } else { "" };
+        say!("             {with} after {after_s:.2} s, rear axle at ({x_m:.2} m, {y_m:.2} m){way}");
+    }
+    let more = all.saturating_sub(LISTED as u64);
+    if more > 0 {
+        say!("             and {more} more: --json lists them, --svg FILE draws them");
+    }
+}
