@@ -41,9 +41,9 @@ use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::system::gpu::{GpuError, GpuInfo, Watch, probe};
 use brain::Brain;
-use brains::Brains;
+use brains::{Brains, RobotKey};
 use crossbeam_channel::Receiver;
-use line::{CycleTask, Line, NoAnswer, RobotKey};
+use line::{CycleTask, Line, NoAnswer};
 use start::Start;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl CudaEngine {
         let (line, found) = (device.line.clone(), device.found.clone());
         let robots = (0..robots).map(|_| line.join(sensors)).collect::<Result<Vec<_>, _>>();
         let robots = robots.map_err(Unfit::Silent)?;
-        let (cycle_task, cycles) = Line::cycle_task(robots.clone());
+        let (cycle_task, cycles) = CycleTask::new(robots.clone());
         let mut engine = CudaEngine {
             robots,
             device_bytes: 0,
@@ -235,7 +235,7 @@ impl CudaEngine {
         what: impl FnOnce(&mut Brain) -> Result<T, GpuError> + Send + 'static,
     ) -> Option<T> {
         let first = self.robots[0];
-        self.ask(move |brains| what(brains.robot(first.0)?))
+        self.ask(move |brains| what(brains.robot(first)?))
     }
 
     /// Does the same for each robot; returns the result of the last one.
@@ -245,7 +245,7 @@ impl CudaEngine {
     ) -> Option<T> {
         let robots = self.robots.clone();
         self.ask(move |brains| {
-            robots.into_iter().try_fold(None, |_, robot| act(brains.robot(robot.0)?).map(Some))
+            robots.into_iter().try_fold(None, |_, robot| act(brains.robot(robot)?).map(Some))
         })?
     }
 

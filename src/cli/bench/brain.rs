@@ -67,11 +67,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut board = arguments::board(&args.board)?.board;
     board.field.shape.grid = args.grid.parse().map_err(Failure::usage)?;
     board.field.dt = Span::from_nanos(1_000_000_000 / u64::from(args.hz));
-    let threads = threads(args.threads, args.engine.kind());
+    let engine = args.engine.kind();
+    let threads = threads(args.threads, engine);
     let interrupt = Interrupt::watch()?;
     let (name, grid, flag) = (board.name.clone(), board.field.shape.grid, interrupt.flag());
-    let (robots, engine): (_, EngineKind) = (usize::from(args.robots), args.engine.kind());
-    let bench = BrainBench { board, robots, hz: args.hz, threads, engine };
+    let bench = BrainBench { board, robots: args.robots.into(), hz: args.hz, threads, engine };
     let figures = on_a_thread(|| bench.run(args.length, &flag))?.map_err(Failure::unavailable)?;
     if interrupt.asked() {
         return Err(cut_short());

@@ -3,6 +3,7 @@
 //! whole states.
 
 use super::bank_copy::BankCopy;
+use super::brains::RobotKey;
 use super::desk::Desk;
 use super::launcher::Launcher;
 use super::launches::Launches;
@@ -31,8 +32,7 @@ pub struct Brain {
     pub(super) start: Rc<Start>,
     pub(super) schedule: Schedule,
     pub(super) plan: FieldPlan,
-    /// Identifies it among all robots that this device ever had.
-    pub(super) id: u64,
+    pub(super) key: RobotKey,
     pub(super) launcher: Rc<Launcher>,
 }
 
@@ -41,7 +41,7 @@ impl Brain {
     /// library.
     pub fn open(
         plan: &FieldPlan,
-        id: u64,
+        key: RobotKey,
         start: Rc<Start>,
         launcher: Rc<Launcher>,
         sensors: Option<&SensorRing>,
@@ -59,7 +59,7 @@ impl Brain {
             start,
             schedule: Schedule::new(plan),
             plan: plan.clone(),
-            id,
+            key,
             launcher,
         };
         brain.write_start()?;

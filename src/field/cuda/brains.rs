@@ -20,6 +20,10 @@ const INVALID_VALUE: i32 = 1;
 /// A robot is not there.
 const NO_ROBOT: GpuError = GpuError { call: Call::Replay, code: INVALID_VALUE };
 
+/// Identifies a robot among all that a device ever had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RobotKey(u64);
+
 /// The brains on a device.
 pub struct Brains {
     robots: Vec<Brain>,
@@ -49,20 +53,20 @@ impl Brains {
 
     /// Adds a robot in its initial state; returns its key. Allocates all its memory of host and device,
     /// except that of the library.
-    pub fn join(&mut self, sensors: Option<&SensorRing>) -> Result<u64, GpuError> {
-        let (id, start, launcher) = (self.joined, self.start.clone(), self.launcher.clone());
-        let mut brain = Brain::open(&self.plan, id, start, launcher, sensors)?;
-        if id == 0 {
+    pub fn join(&mut self, sensors: Option<&SensorRing>) -> Result<RobotKey, GpuError> {
+        let (key, start, launcher) = (RobotKey(self.joined), self.start.clone(), self.launcher.clone());
+        let mut brain = Brain::open(&self.plan, key, start, launcher, sensors)?;
+        if self.joined == 0 {
             brain.rehearse(FIRST)?;
         }
         self.robots.push(brain);
         self.joined += 1;
-        Ok(id)
+        Ok(key)
     }
 
     /// Removes a robot.
-    pub fn leave(&mut self, robot: u64) {
-        self.robots.retain(|brain| brain.id != robot);
+    pub fn leave(&mut self, robot: RobotKey) {
+        self.robots.retain(|brain| brain.key != robot);
     }
 
     /// Maximum number of robots in a cycle.
@@ -81,14 +85,14 @@ impl Brains {
     }
 
     /// A robot's brain.
-    pub fn robot(&mut self, robot: u64) -> Result<&mut Brain, GpuError> {
+    pub fn robot(&mut self, robot: RobotKey) -> Result<&mut Brain, GpuError> {
         let place = self.place(robot)?;
         Ok(&mut self.robots[place])
     }
 
     /// The index of a robot's brain.
-    fn place(&self, robot: u64) -> Result<usize, GpuError> {
-        self.robots.iter().position(|brain| brain.id == robot).ok_or(NO_ROBOT)
+    fn place(&self, robot: RobotKey) -> Result<usize, GpuError> {
+        self.robots.iter().position(|brain| brain.key == robot).ok_or(NO_ROBOT)
     }
 
     /// Bytes on the device, and pinned bytes of the host.
@@ -141,7 +145,7 @@ impl Brains {
         let mut due = heapless::Vec::new();
         for (index, task) in tasks.iter().enumerate() {
             for (nth, (robot, input)) in task.robots.iter().zip(&task.inputs).enumerate() {
-                let brain = self.place(robot.0)?;
+                let brain = self.place(*robot)?;
                 let launches = self.robots[brain].lay(input);
                 due.push(Due { launches, brain, task: (index, nth) }).map_err(|_| NO_ROBOT)?;
             }

@@ -3,6 +3,7 @@
 //! robot in row z.
 
 use super::brain::Brain;
+use super::brains::RobotKey;
 use super::launches::{AnswerTask, Cut, Kernels, Launches, Step};
 use super::schedule::Schedule;
 use super::tables::BRAIN;
@@ -227,7 +228,7 @@ impl Graphs {
 struct LaunchTable {
     pool: Pool,
     /// The robot in each row.
-    rows: RefCell<Vec<Option<u64>>>,
+    rows: RefCell<Vec<Option<RobotKey>>>,
 }
 
 impl LaunchTable {
@@ -247,10 +248,10 @@ impl LaunchTable {
         brains: impl ExactSizeIterator<Item = &'a Brain>,
     ) -> Result<(), GpuError> {
         for (row, (held, brain)) in self.rows.borrow_mut().iter_mut().zip(brains).enumerate() {
-            if *held != Some(brain.id) {
+            if *held != Some(brain.key) {
                 let to = self.address() + (row * BRAIN) as u64;
                 stream.copy_within(brain.address(brain.layout.table), to, BRAIN)?;
-                *held = Some(brain.id);
+                *held = Some(brain.key);
             }
         }
         Ok(())

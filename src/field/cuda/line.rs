@@ -5,7 +5,7 @@
 //! If one engine loses the device, all that share it have lost it: the thread ends as soon as its current
 //! call returns. Until then it keeps the device.
 
-use super::brains::Brains;
+use super::brains::{Brains, RobotKey};
 use super::launcher::{Launcher, MOST_ROBOTS};
 use super::tables::DeviceAnswer;
 use super::watch::{Times, Waiting};
@@ -43,10 +43,6 @@ pub enum NoAnswer {
     Gone,
 }
 
-/// A robot on the line; never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RobotKey(pub u64);
-
 /// A cycle's inputs and results. The buffers go to the thread and come back, so that a cycle allocates
 /// nothing.
 pub struct CycleTask {
@@ -62,6 +58,18 @@ pub struct CycleTask {
     pub result: Result<Times, GpuError>,
     /// Takes the task back to its engine.
     done: Sender<Box<CycleTask>>,
+}
+
+impl CycleTask {
+    /// A task for cycles of these robots, and where it comes back.
+    pub fn new(robots: Vec<RobotKey>) -> (Box<CycleTask>, Receiver<Box<CycleTask>>) {
+        let (done, cycles) = bounded(1);
+        warm_up(&cycles);
+        let (inputs, answers) =
+            (vec![FieldInput::AT_REST; robots.len()], vec![DeviceAnswer::START; robots.len()]);
+        let (timeout, result) = (Span::ZERO, Ok(Times::default()));
+        (Box::new(CycleTask { robots, inputs, answers, timeout, result, done }), cycles)
+    }
 }
 
 type Request = Box<dyn FnOnce(&mut Brains) + Send>;
@@ -139,25 +147,15 @@ impl Line {
     pub fn join(&self, sensors: Option<&SensorRing>) -> Result<RobotKey, NoAnswer> {
         let sensors = sensors.cloned();
         // For the first robot, the driver loads the kernels.
-        self.ask_within(OPENING, move |brains| brains.join(sensors.as_ref()).map(RobotKey))
+        self.ask_within(OPENING, move |brains| brains.join(sensors.as_ref()))
     }
 
     /// Removes a robot; the thread frees its memory between two cycles, or with the lost device.
     pub fn leave(&self, robot: RobotKey) {
         if self.loss().is_none() {
-            let request: Request = Box::new(move |brains| brains.leave(robot.0));
+            let request: Request = Box::new(move |brains| brains.leave(robot));
             let _ = self.send(GpuTask::Request(request), REQUEST);
         }
-    }
-
-    /// A task for cycles of these robots, and where it comes back.
-    pub fn cycle_task(robots: Vec<RobotKey>) -> (Box<CycleTask>, Receiver<Box<CycleTask>>) {
-        let (done, cycles) = bounded(1);
-        warm_up(&cycles);
-        let (inputs, answers) =
-            (vec![FieldInput::AT_REST; robots.len()], vec![DeviceAnswer::START; robots.len()]);
-        let (timeout, result) = (Span::ZERO, Ok(Times::default()));
-        (Box::new(CycleTask { robots, inputs, answers, timeout, result, done }), cycles)
     }
 
     /// Runs one cycle within its timeout; `cycles` belongs to the task.
