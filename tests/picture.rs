@@ -144,7 +144,9 @@ fn each_contact_of_a_run_is_drawn_listed_and_counted() {
     assert_eq!(report["contacts"], listed.len(), "{report}");
     assert!(listed.len() > 3 && listed.iter().all(|contact| contact["with"] == "wall"), "{listed:?}");
     for contact in listed {
-        let title = format!("<title>wall, {:.2} s</title>", contact["after_s"].as_f64().expect("seconds"));
+        let way = if contact["backwards"] == true { ", backwards" } else { "" };
+        let seconds = contact["after_s"].as_f64().expect("seconds");
+        let title = format!("<title>wall{way}, {seconds:.2} s</title>");
         assert!(svg.contains(&title), "{title}");
         let place = ["x_m", "y_m"].map(|key| contact[key].as_f64().expect("metres"));
         assert!((0.2..1.4).contains(&place[0]) && (0.9..1.1).contains(&place[1]), "{contact}");

@@ -15,9 +15,9 @@ use crate::base::time::Instant;
 ///   any but Turning:  8 go round --> Turning      (the robot should back off, but no path leads back)
 /// ```
 ///
-/// The field's request to reverse ends a turn (3), unless the turn began without a path back: a few
-/// millimetres of that turn are a path again, and going back on it would undo the turn. At the end of the
-/// path, rules 3 and 8 alternated every two slots, too fast for the motors to move the robot.
+/// The field's request to reverse does not end a turn: the turn is already the way out of what the field
+/// sees ahead, and going back would undo it. A robot that did so in a narrow place went to and fro between
+/// two sides until its front corner touched one of them.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Phase {
     /// The robot follows the field's request.
@@ -31,7 +31,7 @@ pub enum Phase {
         /// turning before.
         due: bool,
     },
-    /// The robot drives forwards and turns to one side.
+    /// The robot drives forwards and turns to one side, also if the field wants to reverse.
     Turning {
         /// The robot's heading at the start of the turn, radians.
         from: f64,
@@ -39,8 +39,6 @@ pub enum Phase {
         since: Instant,
         /// The angle of the turn, radians.
         by: f32,
-        /// No path led back when the turn began.
-        pathless: bool,
     },
 }
 
@@ -74,8 +72,8 @@ pub struct Scene {
 impl Phase {
     /// The next phase.
     pub fn next(self, scene: &Scene, plan: &BackingPlan) -> Phase {
-        let goes_round = matches!(self, Phase::Turning { pathless: true, .. });
-        let wants_back = scene.wants_back && !goes_round || scene.edge || scene.stuck;
+        let is_turning = matches!(self, Phase::Turning { .. });
+        let wants_back = scene.wants_back && !is_turning || scene.edge || scene.stuck;
         if wants_back && (scene.has_way || !scene.forward) {
             return self.back(scene);
         }
@@ -103,13 +101,13 @@ impl Phase {
 
     /// The start of a turn.
     fn turn(scene: &Scene, by: f32) -> Phase {
-        Phase::Turning { from: scene.heading, since: scene.slot, by, pathless: !scene.has_way }
+        Phase::Turning { from: scene.heading, since: scene.slot, by }
     }
 
     /// 6: a turn ends when the robot has turned enough, or has tried for long enough. 7: it backs off again
     /// if a reflex forbids driving forwards or the turn is not clear.
     fn turn_on(self, scene: &Scene, plan: &BackingPlan) -> Phase {
-        let Phase::Turning { from, since, by, .. } = self else { return self };
+        let Phase::Turning { from, since, by } = self else { return self };
         let turned = (scene.heading - from).abs() >= f64::from(by);
         match (turned || scene.slot.since(since) >= plan.turn_time, scene.forward && scene.can_turn) {
             (true, _) => Phase::Following,
@@ -157,11 +155,7 @@ mod tests {
     }
 
     fn turning(from: f64, since: u64) -> Phase {
-        Phase::Turning { from, since: at(since), by: PLAN.turn_rad, pathless: false }
-    }
-
-    fn going_round(from: f64, since: u64) -> Phase {
-        Phase::Turning { from, since: at(since), by: PLAN.turn_rad, pathless: true }
+        Phase::Turning { from, since: at(since), by: PLAN.turn_rad }
     }
 
     #[test]
@@ -206,32 +200,37 @@ mod tests {
         let stuck = Scene { forward: false, ..lost };
         let late = Scene { slot: at(5_000), ..lost };
         let found = phases(&[stuck, lost, lost, late, late]);
-        let turned = [going_round(0.0, 0), going_round(0.0, 0), Phase::Following, going_round(0.0, 5_000)];
+        let turned = [turning(0.0, 0), turning(0.0, 0), Phase::Following, turning(0.0, 5_000)];
         assert_eq!(found[0], Phase::Backing { due: true });
         assert_eq!(found[1..], turned, "it turns again, as long as the field wants to reverse");
     }
 
     #[test]
-    fn turn_without_a_path_back_makes_a_path_and_goes_on() {
+    fn a_request_to_reverse_does_not_end_a_turn() {
         let due = Phase::Backing { due: true };
-        let lost = Scene { wants_back: true, has_way: false, near: true, ..FREE };
-        let found = Scene { has_way: true, ..lost };
-        let turned = Scene { heading: 0.91, ..found };
-        let round = going_round(0.0, 0);
-        assert_eq!(phases(&[lost, found, turned]), [round, round, Phase::Following]);
-        assert_eq!(phases(&[lost, found, turned, turned])[3], due, "after the turn it may back off again");
-        for ends in [
-            Scene { forward: false, ..found },
-            Scene { can_turn: false, ..found },
-            Scene { edge: true, ..found },
-            Scene { stuck: true, ..found },
-        ] {
-            assert_eq!(phases(&[lost, found, ends])[2], due, "{ends:?}");
+        for has_way in [true, false] {
+            let asked = Scene { wants_back: true, has_way, near: true, ..FREE };
+            let turned = Scene { heading: 0.91, ..asked };
+            let begins = Scene { wants_back: false, ..asked };
+            let stopped = Scene { forward: false, ..asked };
+            let found = phases(&[stopped, begins, asked, turned]);
+            assert_eq!(found, [due, turning(0.0, 0), turning(0.0, 0), Phase::Following], "{has_way}");
+            for ends in [
+                stopped,
+                Scene { can_turn: false, ..asked },
+                Scene { edge: true, forward: false, ..asked },
+                Scene { stuck: true, has_way: true, ..asked },
+            ] {
+                assert_eq!(phases(&[stopped, begins, ends])[2], due, "{ends:?}");
+            }
         }
-        // If the turn was due and only then the field wants to reverse, it is the same turn.
-        let quiet = Scene { wants_back: false, ..lost };
-        let stopped = Scene { forward: false, ..lost };
-        assert_eq!(phases(&[stopped, quiet, found])[1..], [round, round]);
+        let asked = Scene { wants_back: true, ..FREE };
+        let turned = Scene { heading: 0.91, ..asked };
+        assert_eq!(
+            phases(&[Scene { edge: true, forward: false, ..asked }, FREE, turned, turned])[3],
+            Phase::Backing { due: false },
+            "after the turn it may back off again"
+        );
     }
 
     #[test]
@@ -240,7 +239,7 @@ mod tests {
         let past = Scene { heading: 0.1, slot: at(10), ..FREE };
         let on = Scene { heading: -0.19, ..past };
         let found = phases(&[near, near, past, on, Scene { heading: -0.21, ..on }]);
-        let little = Phase::Turning { from: 0.1, since: at(10), by: PLAN.pass_rad, pathless: false };
+        let little = Phase::Turning { from: 0.1, since: at(10), by: PLAN.pass_rad };
         assert_eq!(found, [Phase::Passing, Phase::Passing, little, little, Phase::Following]);
         let edge = Scene { forward: false, edge: true, ..FREE };
         assert_eq!(phases(&[near, edge])[1], Phase::Backing { due: true }, "an edge has priority");
