@@ -74,6 +74,9 @@ const EVEN_RAD: f64 = 1e-6;
 /// The robot backs up at most this much further to get room for a turn, metres, to stay within the area that
 /// it has swept.
 const ROOM_M: f64 = 0.1;
+/// If a board does not state how far its range sensor sees, readings below this share of its upper limit
+/// count as seen: it returns about that limit if nothing is within its range.
+const WITHIN_RANGE: f32 = 0.9;
 /// A path shorter than this counts as no path, metres: on it, the robot would only creep.
 const NO_WAY_M: f64 = 0.01;
 
@@ -144,6 +147,24 @@ struct Eye {
     left: f32,
 }
 
+/// The sensor that sees obstacles ahead.
+#[derive(Clone, Copy, Debug)]
+struct Ranger {
+    channel: usize,
+    /// The distance at which all its rules have cleared, metres.
+    clear: f32,
+    /// A reading of at least this, metres, may mean that nothing is within its range.
+    reach: f32,
+}
+
+impl Ranger {
+    fn of(board: &Board, rule: &Rule) -> Ranger {
+        let sensor = &board.sensors[rule.channel];
+        let reach = sensor.beam.map_or(WITHIN_RANGE * sensor.valid[1], |beam| beam.reach);
+        Ranger { channel: rule.channel, clear: rule.clear, reach }
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Backing {
     plan: BackingPlan,
@@ -154,8 +175,7 @@ struct Backing {
     /// The steering command that went out last.
     wheels: f32,
     eyes: heapless::Vec<Eye, MAX_RULES>,
-    /// The channel that sees obstacles ahead, and the distance at which all its rules have cleared, metres.
-    sonar: Option<(usize, f32)>,
+    sonar: Option<Ranger>,
     beside: Beside,
     stuck: Stuck,
     path: Path,
@@ -199,7 +219,7 @@ impl Backing {
         let sonar = board.reflexes.iter().filter(|rule| nearest(rule).is_some());
         let sonar = sonar.max_by(|a, b| nearest(a).partial_cmp(&nearest(b)).unwrap_or(Ordering::Equal));
         Some(Backing {
-            sonar: sonar.map(|rule| (rule.channel, rule.clear)),
+            sonar: sonar.map(|rule| Ranger::of(board, rule)),
             beside: Beside::new(plan.pass_m.into(), body),
             stuck: Stuck::default(),
             plan,
@@ -389,19 +409,19 @@ impl Backing {
 
     /// Evaluates the newest echo.
     fn look_ahead(&mut self, shown: &Frame) {
-        let sample = self.sonar.map(|(channel, _)| shown.samples[channel]);
-        let range =
-            sample.filter(|sample| sample.health == Health::Good).map(|sample| f64::from(sample.value));
-        self.stuck.look(range);
-        if let Some(range) = range {
-            self.beside.look(range, self.odometer.pose());
+        let sample = self.sonar.map(|sonar| (shown.samples[sonar.channel], sonar.reach));
+        let echo = sample.filter(|(sample, _)| sample.health == Health::Good);
+        let seen = echo.filter(|(sample, reach)| sample.value < *reach);
+        self.stuck.look(seen.map(|(sample, _)| sample.value.into()));
+        if let Some((sample, _)) = echo {
+            self.beside.look(sample.value.into(), self.odometer.pose());
         }
     }
 
     /// Whether the last echo came from something near. While a sonar is silent, its worst case comes nearer
     /// in every slot: the reflexes act on that, but there is nothing to pass or to turn away from.
     fn sees_near(&self, shown: &Frame) -> bool {
-        self.sonar.is_none_or(|(channel, clear)| shown.samples[channel].value <= clear)
+        self.sonar.is_none_or(|sonar| shown.samples[sonar.channel].value <= sonar.clear)
     }
 
     /// Steers straight on if the request would steer back towards the edge from which the robot has turned

@@ -8,9 +8,6 @@ const SAME_M: f64 = 0.01;
 /// echo, metres: twelve seconds at a PiCar-X's pace. With half a metre, every robot that followed a wall in a
 /// room of 4 m by 3 m backed off for no reason, again and again.
 const WAY_M: f64 = 2.5;
-/// Echoes from farther away than this restart the count, metres: the far end of a large room, or nothing at
-/// all, may return an echo that does not change.
-const FAR_M: f64 = 2.0;
 
 /// The distance driven while the echo has stayed the same.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -25,9 +22,10 @@ impl Stuck {
         self.way = if way < 0.0 { 0.0 } else { self.way + way };
     }
 
-    /// The newest echo, metres; `None`: no echo that can be trusted.
+    /// The newest echo, metres; `None` restarts the count: there is no echo that can be trusted, or nothing is
+    /// within range, and the reading does not change although the robot moves.
     pub fn look(&mut self, range: Option<f64>) {
-        match range.filter(|range| *range <= FAR_M) {
+        match range {
             Some(range) if (range - self.range).abs() <= SAME_M => {}
             range => *self = Stuck { range: range.unwrap_or(f64::INFINITY), way: 0.0 },
         }
@@ -62,8 +60,7 @@ mod tests {
             !stuck_after((0..60).map(|step| (0.05, Some(1.9 - 0.03 * f64::from(step))))),
             "it comes nearer"
         );
-        assert!(!stuck_after((0..60).map(|_| (0.05, Some(3.0)))), "too far to show a change");
-        assert!(!stuck_after((0..60).map(|_| (0.05, None))), "no echo that can be trusted");
+        assert!(!stuck_after((0..60).map(|_| (0.05, None))), "no echo");
         let back = |step| if step == 30 { -0.01 } else { 0.05 };
         assert!(!stuck_after((0..60).map(|step| (back(step), Some(1.0)))), "it drove back in between");
         assert!(!stuck_after((0..500).map(|_| (0.0, Some(1.0)))), "it stands still");

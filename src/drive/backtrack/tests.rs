@@ -27,7 +27,11 @@ struct Rig {
 
 impl Rig {
     fn new(start_m: f32) -> Rig {
-        let mut board = desk();
+        Rig::of(&desk(), start_m)
+    }
+
+    fn of(board: &Board, start_m: f32) -> Rig {
+        let mut board = board.clone();
         board.backing = board.backing.map(|backing| BackingPlan { start_m, ..backing });
         let mut shown = Frame::empty(board.sensors.len());
         for sample in &mut shown.samples {
@@ -282,18 +286,28 @@ fn silent_sonar_stops_the_robot_without_a_turn() {
 
 #[test]
 fn an_unchanging_echo_makes_the_robot_back_off() {
-    let mut rig = Rig::new(0.0);
-    rig.show("range", 1.5);
-    rig.armed();
     let ahead = [0.5, 0.5, 0.0];
-    let mut slots = 0;
-    while near(rig.ask(ahead, ARMED, FREE).0, ahead) {
-        rig.drive(1, ahead, CONFIRMED);
-        slots += 1;
-        assert!(slots < 2_000, "it never noticed that it is stuck");
+    let slots_until_stuck = |board: &Board, range| {
+        let mut rig = Rig::of(board, 0.0);
+        rig.show("range", range);
+        rig.armed();
+        let mut slots = 0;
+        while near(rig.ask(ahead, ARMED, FREE).0, ahead) && slots < 2_000 {
+            rig.drive(1, ahead, CONFIRMED);
+            slots += 1;
+        }
+        let stuck = rig.backtrack.counters().map_or(0, |counters| counters.stuck);
+        (stuck == 1).then_some(slots)
+    };
+    let mut unstated = desk();
+    unstated.sensors.iter_mut().for_each(|sensor| sensor.beam = None);
+    for (board, reach) in [(desk(), 3.5), (unstated, 0.9 * 4.0)] {
+        for range in [0.6, 1.5, 3.0, reach - 0.01] {
+            let slots = slots_until_stuck(&board, range).expect("it notices that it is stuck");
+            assert!(slots > 900, "after 2.5 m at 0.25 m/s, not {slots} slots");
+        }
+        assert_eq!(slots_until_stuck(&board, reach), None, "nothing is within range");
     }
-    assert!(slots > 900, "after 2.5 m at 0.25 m/s, not {slots} slots");
-    assert_eq!(rig.backtrack.counters().map(|counters| counters.stuck), Some(1));
 
     let mut rig = Rig::new(0.0);
     rig.show("range", 0.5);
