@@ -22,8 +22,8 @@ impl Stuck {
         self.way = if way < 0.0 { 0.0 } else { self.way + way };
     }
 
-    /// The newest echo, metres; `None` restarts the count: there is no echo that can be trusted, or nothing is
-    /// within range, and the reading does not change although the robot moves.
+    /// The newest echo, metres; `None` restarts the count: there is no echo that can be trusted, or nothing
+    /// is within range, and the reading does not change although the robot moves.
     pub fn look(&mut self, range: Option<f64>) {
         match range {
             Some(range) if (range - self.range).abs() <= SAME_M => {}
