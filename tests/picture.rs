@@ -151,7 +151,7 @@ fn each_contact_of_a_run_is_drawn_listed_and_counted() {
         let place = ["x_m", "y_m"].map(|key| contact[key].as_f64().expect("metres"));
         assert!((0.2..1.4).contains(&place[0]) && (0.9..1.1).contains(&place[1]), "{contact}");
     }
-    let drawn = svg.lines().filter(|line| line.starts_with("<polygon class=\"touch\"")).count();
+    let drawn = svg.lines().filter(|line| line.starts_with("<polygon class=\"contact\"")).count();
     assert_eq!(drawn, listed.len());
     assert!(svg.contains(&format!(">contact {drawn}</text>")), "the legend");
     let said = output(&[&["run"], &run[..]].concat());

@@ -147,9 +147,9 @@ struct Eye {
     left: f32,
 }
 
-/// The sensor that sees obstacles ahead.
+/// The range sensor that sees obstacles ahead.
 #[derive(Clone, Copy, Debug)]
-struct Ranger {
+struct Sonar {
     channel: usize,
     /// The distance at which all its rules have cleared, metres.
     clear: f32,
@@ -157,11 +157,11 @@ struct Ranger {
     reach: f32,
 }
 
-impl Ranger {
-    fn of(board: &Board, rule: &Rule) -> Ranger {
+impl Sonar {
+    fn of(board: &Board, rule: &Rule) -> Sonar {
         let sensor = &board.sensors[rule.channel];
         let reach = sensor.beam.map_or(WITHIN_RANGE * sensor.valid[1], |beam| beam.reach);
-        Ranger { channel: rule.channel, clear: rule.clear, reach }
+        Sonar { channel: rule.channel, clear: rule.clear, reach }
     }
 }
 
@@ -175,7 +175,7 @@ struct Backing {
     /// The steering command that went out last.
     wheels: f32,
     eyes: heapless::Vec<Eye, MAX_RULES>,
-    sonar: Option<Ranger>,
+    sonar: Option<Sonar>,
     beside: Beside,
     stuck: Stuck,
     path: Path,
@@ -219,7 +219,7 @@ impl Backing {
         let sonar = board.reflexes.iter().filter(|rule| nearest(rule).is_some());
         let sonar = sonar.max_by(|a, b| nearest(a).partial_cmp(&nearest(b)).unwrap_or(Ordering::Equal));
         Some(Backing {
-            sonar: sonar.map(|rule| Ranger::of(board, rule)),
+            sonar: sonar.map(|rule| Sonar::of(board, rule)),
             beside: Beside::new(plan.pass_m.into(), body),
             stuck: Stuck::default(),
             plan,

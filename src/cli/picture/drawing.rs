@@ -52,7 +52,7 @@ text{font-family:system-ui,sans-serif;font-size:14px;fill:#1b1f24}
 .driven{fill:none;stroke:#1f6fb5;stroke-width:2.5;stroke-linejoin:round;stroke-linecap:round}
 .start{fill:#ffffff;stroke:#1b1f24;stroke-width:2}.end{fill:#1b1f24;stroke:#1b1f24;stroke-width:2}
 .nose{fill:none;stroke:#1b1f24;stroke-width:2}.nose.dark{stroke:#ffffff}
-.touch{fill:none;stroke:#a3186f;stroke-width:2}.place{fill:none;stroke:#1b7a3d;stroke-width:3}.scale{stroke:#1b1f24;stroke-width:2}
+.contact{fill:none;stroke:#a3186f;stroke-width:2}.place{fill:none;stroke:#1b7a3d;stroke-width:3}.scale{stroke:#1b1f24;stroke-width:2}
 .trip{stroke:#1b1f24;stroke-width:1}
 .c0{fill:#3b8fd0}.c1{fill:#e69f00}.c2{fill:#1aa37a}.c3{fill:#c26fa3}.c4{fill:#e2542f}
 @media (prefers-color-scheme:dark){
@@ -63,7 +63,7 @@ text{fill:#e6e9ed}
 .driven{stroke:#6db7f2}
 .start{fill:#0f1216;stroke:#e6e9ed}.end{fill:#e6e9ed;stroke:#e6e9ed}
 .nose{stroke:#e6e9ed}.nose.dark{stroke:#0f1216}
-.touch{stroke:#ff7ac6}.place{stroke:#5fd38a}.scale{stroke:#e6e9ed}
+.contact{stroke:#ff7ac6}.place{stroke:#5fd38a}.scale{stroke:#e6e9ed}
 .trip{stroke:#0f1216}
 }
 ";
@@ -215,7 +215,7 @@ fn contacts(scene: &Scene<'_>, page: &Page) -> String {
         let (points, way) = (body(pose, &scene.car, page), if *backwards { ", backwards" } else { "" });
         let (kind, seconds) = (kind.name(), after.as_secs_f64());
         format!(
-            r#"<polygon class="touch" points="{points}"><title>{kind}{way}, {seconds:.2} s</title></polygon>"#
+            r#"<polygon class="contact" points="{points}"><title>{kind}{way}, {seconds:.2} s</title></polygon>"#
         )
     };
     scene.contacts.iter().map(outline).collect::<Vec<_>>().join("\n")
@@ -321,7 +321,7 @@ enum Sample {
     Driven,
     Tape,
     Hole,
-    Touch,
+    Contact,
     Trip(Cause),
 }
 
@@ -335,8 +335,8 @@ impl Sample {
                 r##"<rect class="edge" x="{x:.1}" y="{:.1}" width="16" height="14" fill="url(#hatch)"/>"##,
                 y - 7.0
             ),
-            Sample::Touch => {
-                format!(r#"<rect class="touch" x="{x:.1}" y="{:.1}" width="16" height="10"/>"#, y - 5.0)
+            Sample::Contact => {
+                format!(r#"<rect class="contact" x="{x:.1}" y="{:.1}" width="16" height="10"/>"#, y - 5.0)
             }
             Sample::Trip(cause) => {
                 let (class, points) = (colour(*cause), points(*cause, [x + 8.0, y]));
@@ -358,9 +358,9 @@ fn entries(scene: &Scene<'_>) -> Vec<(Sample, String)> {
         drawn if drawn < counted => format!("{counted}, {drawn} drawn"),
         _ => format!("{counted}"),
     };
-    let touched = scene.report.contacts.all();
-    if touched > 0 {
-        entries.push((Sample::Touch, format!("contact {}", of_all(scene.contacts.len(), touched))));
+    let counted = scene.report.contacts.all();
+    if counted > 0 {
+        entries.push((Sample::Contact, format!("contact {}", of_all(scene.contacts.len(), counted))));
     }
     for cause in Cause::ALL.into_iter().filter(|cause| scene.trips[*cause as usize] > 0) {
         let drawn = scene.marks.iter().filter(|mark| mark.cause == cause).count();

@@ -31,7 +31,7 @@ pub enum Phase {
         /// turning before.
         due: bool,
     },
-    /// The robot drives forwards and turns to one side, also if the field wants to reverse.
+    /// The robot drives forwards and turns to one side, even if the field wants to reverse.
     Turning {
         /// The robot's heading at the start of the turn, radians.
         from: f64,
@@ -218,7 +218,7 @@ mod tests {
             for ends in [
                 stopped,
                 Scene { can_turn: false, ..asked },
-                Scene { edge: true, forward: false, ..asked },
+                Scene { edge: true, has_way: true, ..asked },
                 Scene { stuck: true, has_way: true, ..asked },
             ] {
                 assert_eq!(phases(&[stopped, begins, ends])[2], due, "{ends:?}");

@@ -299,14 +299,17 @@ fn an_unchanging_echo_makes_the_robot_back_off() {
         let stuck = rig.backtrack.counters().map_or(0, |counters| counters.stuck);
         (stuck == 1).then_some(slots)
     };
+    // A board that does not state the reach of its sensor, and one whose sensor returns 1.2 m for nothing.
     let mut unstated = desk();
     unstated.sensors.iter_mut().for_each(|sensor| sensor.beam = None);
-    for (board, reach) in [(desk(), 3.5), (unstated, 0.9 * 4.0)] {
-        for range in [0.6, 1.5, 3.0, reach - 0.01] {
+    let mut short = unstated.clone();
+    short.sensors.iter_mut().for_each(|sensor| sensor.valid[1] = 1.2);
+    for (board, reach) in [(desk(), 3.5), (unstated, 0.9 * 4.0), (short, 0.9 * 1.2)] {
+        for range in [0.6, reach - 0.01] {
             let slots = slots_until_stuck(&board, range).expect("it notices that it is stuck");
             assert!(slots > 900, "after 2.5 m at 0.25 m/s, not {slots} slots");
         }
-        assert_eq!(slots_until_stuck(&board, reach), None, "nothing is within range");
+        assert_eq!(slots_until_stuck(&board, reach + 0.01), None, "nothing is within range");
     }
 
     let mut rig = Rig::new(0.0);
