@@ -38,7 +38,7 @@ mod wiring;
 mod world;
 
 pub use computer::value as computer_value;
-pub use contact::{Contact, ContactKind, Contacts, MOST_CONTACTS};
+pub use contact::{Contact, Contacts, MOST_CONTACTS};
 pub use course::Coverage;
 pub use faults::{Fault, FaultError, FaultKind, FieldFault, FieldFaults};
 pub use plant::{Plant, Report};
@@ -47,4 +47,4 @@ pub use ranger::HALF_VIEW_DEG;
 pub use rehearsal::{Change, NoModel, Rehearsal, Unmodelled, rehearsal};
 pub use robot::Witness;
 pub use sonar::HALF_CONE_DEG;
-pub use world::{Disc, Pose, World};
+pub use world::{Disc, Obstacle, Pose, World};

@@ -146,7 +146,7 @@ fn each_contact_of_a_run_is_drawn_listed_and_counted() {
     for contact in listed {
         let way = if contact["backwards"] == true { ", backwards" } else { "" };
         let seconds = contact["after_s"].as_f64().expect("seconds");
-        let title = format!("<title>wall{way}, {seconds:.2} s</title>");
+        let title = format!("<title>wall after {seconds:.2} s{way}</title>");
         assert!(svg.contains(&title), "{title}");
         let place = ["x_m", "y_m"].map(|key| contact[key].as_f64().expect("metres"));
         assert!((0.2..1.4).contains(&place[0]) && (0.9..1.1).contains(&place[1]), "{contact}");
@@ -157,6 +157,26 @@ fn each_contact_of_a_run_is_drawn_listed_and_counted() {
     let said = output(&[&["run"], &run[..]].concat());
     assert_eq!(out(&said).matches("  wall after ").count(), 3, "{}", out(&said));
     assert!(out(&said).contains(&format!(" and {} more: ", drawn - 3)), "{}", out(&said));
+}
+
+/// The board file asks whoever arms the car for 0.15 m of free floor behind it; this floor ends after 0.07 m.
+#[test]
+fn a_fall_is_listed_with_its_time_and_direction() {
+    let folder = Folder::new("fall");
+    let (world, file) = (folder.file("edge.toml"), folder.file("drive.svg"));
+    let room = "size = [3.0, 2.0]\nstart = [0.4, 1.0]\nwalls = [[0.7, 0.0, 0.7, 2.0]]\n\
+                ledges = [[0.0, 0.0, 0.33, 2.0]]\n";
+    std::fs::write(&world, room).expect("a file");
+    let run = ["--clock", "sim", "--for", "10s", "--seed", "1", "--world", &world];
+    let (svg, report) = drawn(&file, &run);
+    let listed = report["first_contacts"].as_array().expect("a list");
+    assert_eq!((&report["falls"], listed.len()), (&1.into(), 1), "{report}");
+    let fall = &listed[0];
+    assert_eq!((&fall["with"], &fall["backwards"]), (&"fall".into(), &true.into()));
+    let seconds = fall["after_s"].as_f64().expect("seconds");
+    let words = format!("fall after {seconds:.2} s, backwards");
+    assert!(svg.contains(&format!("<title>{words}</title>")), "{words}");
+    assert!(out(&output(&[&["run"], &run[..]].concat())).contains(&format!("  {words}, rear axle at (")));
 }
 
 #[test]

@@ -14,9 +14,10 @@ use ganglion::runtime::robot::{BuildError, Options, Robot};
 use ganglion::runtime::runner;
 use ganglion::sim::rehearsal;
 use ganglion::workshop::teach::driver::Driver;
+use ganglion::workshop::teach::fit::Regressors;
 use ganglion::workshop::teach::lesson::lean;
-use ganglion::workshop::teach::trial::{Rooms, trial};
-use ganglion::workshop::teach::{Syllabus, Taught, teach};
+use ganglion::workshop::teach::trial::{Rooms, TrialDrive, figures, trial};
+use ganglion::workshop::teach::{Progress, Syllabus, Taught, teach, teach_grid};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -41,23 +42,54 @@ fn short(threads: usize) -> Syllabus {
 #[test]
 fn teaching_gives_the_same_bytes_on_one_thread_and_two() {
     let taught = |threads| {
-        let mut rounds = 0;
-        let taught = teach(&small(), short(threads), &AtomicBool::new(false), |_| rounds += 1);
-        (taught.unwrap().expect("not interrupted"), rounds)
+        let (mut rounds, mut verdicts) = (0, Vec::new());
+        let taught = teach(&small(), short(threads), &AtomicBool::new(false), |progress| match progress {
+            Progress::Round { .. } => rounds += 1,
+            Progress::Verdict { field_seed, quality, drives } => {
+                verdicts.push((field_seed, quality, drives.to_vec()));
+            }
+        });
+        (taught.unwrap().expect("not interrupted"), rounds, verdicts)
     };
-    let (one, rounds) = taught(1);
+    let (one, rounds, verdicts) = taught(1);
     let bytes = |taught: &Taught| taught.readout.to_bytes().unwrap();
-    assert!(bytes(&one) == bytes(&taught(2).0), "two threads gave other bytes");
+    let (two, _, same_verdicts) = taught(2);
+    assert!(bytes(&one) == bytes(&two) && verdicts == same_verdicts, "two threads gave other results");
     assert_eq!(rounds, 4, "a round for each grid of each field");
+    // The watcher sees every drive of the verdict: three drivers for each field, in the same two rooms.
+    let own = small().field.seed;
+    let rooms =
+        |verdict: &(u64, _, Vec<TrialDrive>)| (verdict.0, verdict.2.iter().map(|it| it.room).collect());
+    let seen: Vec<(u64, Vec<u64>)> = verdicts.iter().map(rooms).collect();
+    let expected = [0, 1].map(|nth| (own + nth, vec![(1 << 42) + 2 * nth, (1 << 42) + 2 * nth + 1]));
+    assert_eq!(seen, expected.iter().flat_map(|of_field| vec![of_field.clone(); 3]).collect::<Vec<_>>());
+    let at =
+        |quality| verdicts.iter().filter(move |verdict| verdict.1 == quality).flat_map(|it| it.2.clone());
+    let summed = |quality| figures(&at(quality).collect::<Vec<_>>());
+    assert_eq!([Some(QualityLevel::BEST), Some(QualityLevel::WORST)].map(summed), one.trials);
+    assert_eq!(summed(None), one.standard);
     // Each of the two fields was tried in two rooms of its own, which follow each other.
     let table = |first| {
         let rooms = Rooms { first, ..short(1).verdict };
-        trial(&lean(&small()), rooms, 1, &Driver::Table, QualityLevel::BEST).unwrap()
+        figures(&trial(&lean(&small()), rooms, 1, &Driver::Table, QualityLevel::BEST).unwrap())
     };
     let (first, second) = (table(1 << 42), table((1 << 42) + 2));
     assert_eq!(one.standard, first.and(&second));
     assert_ne!(one.standard, first.and(&first), "the rooms can be told apart");
     assert!(teach(&small(), short(2), &AtomicBool::new(true), |_| ()).unwrap().is_none());
+}
+
+/// The first round drives without a correction, but its lessons must note what the field computes.
+#[test]
+fn the_first_round_already_teaches_from_the_field() {
+    let (board, never) = (small(), AtomicBool::new(false));
+    let content = Regressors::content();
+    let taught = teach_grid(&board, short(1), content.clone(), QualityLevel::BEST, &never, |_| ()).unwrap();
+    let readout = taught.expect("not interrupted").readout().expect("a field drives");
+    let steering = &readout.rows().names().iter().position(|name| name == "steering").expect("it steers");
+    let row = &readout.weights()[steering * READOUT_COLUMNS..][..READOUT_COLUMNS - 1];
+    let used = row.iter().filter(|weight| weight.abs() > 1e-6).count();
+    assert!(used > content.count() / 2, "only {used} of {} features have a weight", content.count());
 }
 
 /// A read-out with zero output that had no contact in its trial at the best quality level, and `contacts` at

@@ -112,7 +112,7 @@ impl Picture {
             world: &plant.world(),
             car: Room::of(plant, board).status(),
             report,
-            contacts: &plant.contacts(),
+            contacts: &plant.first_contacts(),
             seconds: outcome.ending.elapsed.as_secs_f64(),
             driven: &self.driven.whole(),
             marks: &self.marks,

@@ -213,7 +213,9 @@ impl RunReport {
             period_s,
             grid_identity_holds: ending.identity_holds,
             contacts: world.as_ref().map(|world| world.contacts.all()),
-            first_contacts: outcome.plant().map(|it| it.contacts().iter().map(ContactReport::of).collect()),
+            first_contacts: outcome
+                .plant()
+                .map(|it| it.first_contacts().iter().map(ContactReport::of).collect()),
             falls: world.as_ref().map(|world| world.contacts.falls),
             rear_contacts: world.as_ref().map(|world| world.contacts.backwards),
             seen_ahead: world.as_ref().map(|world| world.contacts.head_on + world.contacts.falls_after_stop),
@@ -281,8 +283,8 @@ impl RunReport {
         self.say_world();
         if let Some(BackingReport { times, metres, turns, stuck, without_way_s }) = &self.backing {
             say!(
-                "  backing    {times} times, {metres:.2} m along the recorded path (computed), {turns} turns away, {stuck} times stuck; \
-                 {without_way_s:.2} s with no path left"
+                "  backing    retreats {times}, turns away {turns}, stuck {stuck}; {metres:.2} m along the recorded path \
+                 (computed), {without_way_s:.2} s with no path left"
             );
         }
         let reflexes: Vec<String> = self.reflexes.iter().map(|(name, n)| format!("{name} {n}")).collect();
@@ -336,8 +338,8 @@ impl RunReport {
         let counts = (self.contacts, self.falls, self.rear_contacts, self.seen_ahead, self.distance_m);
         if let (Some(contacts), Some(falls), Some(rear), Some(seen), Some(distance)) = counts {
             say!(
-                "  world      {distance:.2} m driven, {contacts} contacts, including {falls} falls, {rear} \
-                 backwards, {seen} in view of its sensors (simulated)"
+                "  world      {distance:.2} m driven; contacts {contacts}, of these falls {falls}, backwards {rear}, \
+                 in view of its sensors {seen} (simulated)"
             );
             contact::say_first(self.first_contacts.as_deref().unwrap_or_default(), contacts);
         }

@@ -5,18 +5,21 @@
 //! Kinematic means that tyres do not slip, which holds below about 1 m/s on a dry floor. The model is that of
 //! Rajamani, Vehicle Dynamics and Control, section 2.2, with the reference point on the rear axle.
 
-use super::contact::Contacts;
+use super::contact::{Contact, ContactLog, Contacts};
 use super::eye::Eye;
 use super::ground::Spots;
 use super::sonar::HALF_CONE_DEG;
 use super::world::{Obstacle, Outline, Pose, Wheel, World};
 use crate::base::plan::SimPlan;
+use crate::base::time::Span;
 use libm::{cos, exp, sin, tan};
 
 /// Length of one step, seconds. The fastest part of the model is the servo (70 ms from straight ahead to 30
 /// degrees). The car moves half a millimetre in a step. A bus transfer is shorter than a step, so a command
 /// takes effect at most 1 ms late.
 pub const STEP_S: f64 = 0.001;
+/// [`STEP_S`] as a span of time.
+pub const STEP: Span = Span::from_nanos((STEP_S * 1e9) as u64);
 /// Time constant of the speed, for a car of 0.8 kg at 0.5 m/s with two gear motors of 0.08 Nm stall torque
 /// and wheels of 32.5 mm radius: m * v / F = 0.8 * 0.5 / 4.9.
 const LAG_S: f64 = 0.08;
@@ -68,7 +71,9 @@ pub struct Car {
     in_contact: bool,
     fallen: bool,
     edge: Option<Edge>,
-    contacts: Contacts,
+    contacts: ContactLog,
+    /// Steps so far, with the present one.
+    steps: u64,
     distance: f64,
 }
 
@@ -89,7 +94,8 @@ impl Car {
             in_contact: false,
             fallen: false,
             edge: None,
-            contacts: Contacts::default(),
+            contacts: ContactLog::default(),
+            steps: 0,
             distance: 0.0,
         }
     }
@@ -124,6 +130,7 @@ impl Car {
     }
 
     fn go(&mut self, drive: f64, world: &World) {
+        self.steps += 1;
         self.speed += (drive.clamp(-1.0, 1.0) * self.full_speed - self.speed) * self.lag;
         if self.fallen || self.speed.abs() < STANDS_M_PER_S {
             self.speed = 0.0; // fallen: it rests on its belly
@@ -148,10 +155,10 @@ impl Car {
         self.note_edges(world);
         if let Some(wheel) = world.wheel_over_cliff(&self.outline, &next) {
             self.fallen = true;
-            self.contacts.falls += 1;
             let ahead = self.speed > 0.0 && wheel == Wheel::Front;
-            self.contacts.backwards += u64::from(self.speed < 0.0);
-            self.contacts.falls_after_stop += u64::from(ahead && self.edge.is_some_and(|edge| edge.stopped));
+            let stopped = self.edge.is_some_and(|edge| edge.stopped);
+            self.contacts.counts.falls_after_stop += u64::from(ahead && stopped);
+            self.note(None, self.speed < 0.0);
         }
     }
 
@@ -206,15 +213,14 @@ impl Car {
             return;
         }
         self.in_contact = true;
-        self.contacts.backwards += u64::from(!forwards);
-        if forwards && Eye::ahead(&self.outline, self.half_sight_deg).nearest(world, &self.pose) < IN_SIGHT_M
-        {
-            self.contacts.head_on += 1;
-        }
-        match obstacle {
-            Obstacle::Wall => self.contacts.walls += 1,
-            Obstacle::Disc => self.contacts.discs += 1,
-        }
+        let nearest = Eye::ahead(&self.outline, self.half_sight_deg).nearest(world, &self.pose);
+        self.contacts.counts.head_on += u64::from(forwards && nearest < IN_SIGHT_M);
+        self.note(Some(obstacle), !forwards);
+    }
+
+    fn note(&mut self, with: Option<Obstacle>, backwards: bool) {
+        let after = STEP.times(self.steps);
+        self.contacts.add(Contact { after, with, pose: self.pose, backwards });
     }
 
     /// How fast it turns to the left, radians per second.
@@ -239,7 +245,11 @@ impl Car {
     }
     /// Contacts so far.
     pub fn contacts(&self) -> Contacts {
-        self.contacts
+        self.contacts.counts
+    }
+    /// The first contacts, at most [`MOST_CONTACTS`](super::MOST_CONTACTS).
+    pub fn first_contacts(&self) -> &[Contact] {
+        self.contacts.first()
     }
     /// Distance driven, forwards and backwards, metres.
     pub fn distance(&self) -> f64 {

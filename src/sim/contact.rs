@@ -1,7 +1,8 @@
 //! What the car has run into, or where it has fallen: counts, and the first contacts of a run one by one.
 
-use super::world::Pose;
+use super::world::{Obstacle, Pose};
 use crate::base::time::Span;
+use std::fmt;
 
 /// The most contacts that are kept one by one: a car that touches more of them has more trouble than a list
 /// can show.
@@ -35,65 +36,49 @@ impl Contacts {
     }
 }
 
-/// What the car ran into.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ContactKind {
-    /// A wall or a box.
-    Wall,
-    /// A disc.
-    Disc,
-    /// Nothing: a wheel left the floor.
-    Fall,
-}
-
-impl ContactKind {
-    /// Its name, for reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            ContactKind::Wall => "wall",
-            ContactKind::Disc => "disc",
-            ContactKind::Fall => "fall",
-        }
-    }
-}
-
 /// One contact.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contact {
     /// Time since the start of the simulation.
     pub after: Span,
-    /// What it ran into.
-    pub kind: ContactKind,
+    /// What the car ran into; `None`: nothing, a wheel left the floor.
+    pub with: Option<Obstacle>,
     /// Where the car was.
     pub pose: Pose,
     /// Whether it drove backwards.
     pub backwards: bool,
 }
 
-/// The first contacts of a run.
+/// What and when, as in `wall after 3.20 s, backwards`.
+impl fmt::Display for Contact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (with, way) =
+            (self.with.map_or("fall", Obstacle::name), if self.backwards { ", backwards" } else { "" });
+        write!(f, "{with} after {:.2} s{way}", self.after.as_secs_f64())
+    }
+}
+
+/// The contacts of a run: their numbers, and the first ones.
 #[derive(Clone, Debug, Default)]
-pub struct ContactLog {
-    counted: Contacts,
+pub(super) struct ContactLog {
+    pub(super) counts: Contacts,
     first: heapless::Vec<Contact, MOST_CONTACTS>,
 }
 
 impl ContactLog {
-    /// Adds the contact by which `counted` has grown in the step that ended `after` the start, with the car
-    /// at `pose`. A step makes at most one.
-    pub fn note(&mut self, counted: Contacts, pose: Pose, after: Span) {
-        let before = std::mem::replace(&mut self.counted, counted);
-        let kind = match () {
-            () if counted.falls > before.falls => ContactKind::Fall,
-            () if counted.discs > before.discs => ContactKind::Disc,
-            () if counted.walls > before.walls => ContactKind::Wall,
-            () => return,
-        };
-        let backwards = counted.backwards > before.backwards;
-        let _ = self.first.push(Contact { after, kind, pose, backwards }); // full: only counted
+    /// Counts a contact by its obstacle and direction, and keeps it if it is one of the first.
+    pub(super) fn add(&mut self, contact: Contact) {
+        match contact.with {
+            Some(Obstacle::Wall) => self.counts.walls += 1,
+            Some(Obstacle::Disc) => self.counts.discs += 1,
+            None => self.counts.falls += 1,
+        }
+        self.counts.backwards += u64::from(contact.backwards);
+        let _ = self.first.push(contact); // full: only counted
     }
 
     /// The first contacts, at most [`MOST_CONTACTS`].
-    pub fn first(&self) -> &[Contact] {
+    pub(super) fn first(&self) -> &[Contact] {
         &self.first
     }
 }
@@ -103,27 +88,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_contact_is_noted_once_with_its_kind_and_place() {
+    fn every_contact_is_counted_and_the_first_ones_are_kept() {
         let mut log = ContactLog::default();
-        let pose = |x| Pose { x, y: 0.5, heading: 0.0 };
-        let mut counted = Contacts::default();
-        log.note(counted, pose(0.0), Span::from_millis(1));
-        counted.discs = 1;
-        log.note(counted, pose(1.0), Span::from_millis(2));
-        log.note(counted, pose(2.0), Span::from_millis(3));
-        (counted.walls, counted.backwards) = (1, 1);
-        log.note(counted, pose(3.0), Span::from_millis(4));
-        counted.falls = 1;
-        log.note(counted, pose(4.0), Span::from_millis(5));
-        let found: Vec<_> =
-            log.first().iter().map(|found| (found.kind, found.pose.x, found.backwards)).collect();
-        use ContactKind::{Disc, Fall, Wall};
-        assert_eq!(found, [(Disc, 1.0, false), (Wall, 3.0, true), (Fall, 4.0, false)]);
-        assert_eq!(log.first()[1].after, Span::from_millis(4));
-        for more in 2..2 * MOST_CONTACTS as u64 {
-            counted.walls = more;
-            log.note(counted, pose(5.0), Span::from_millis(5 + more));
-        }
-        assert_eq!(log.first().len(), MOST_CONTACTS);
+        let pose = Pose { x: 1.0, y: 0.5, heading: 0.0 };
+        let contact = |with, ms| Contact { after: Span::from_millis(ms), with, pose, backwards: ms % 2 == 1 };
+        let all = || [Some(Obstacle::Disc), Some(Obstacle::Wall), None].into_iter().cycle().zip(1..=200);
+        all().for_each(|(with, ms)| log.add(contact(with, ms)));
+        let kept: Vec<_> = all().take(MOST_CONTACTS).map(|(with, ms)| contact(with, ms)).collect();
+        assert_eq!(log.first(), kept);
+        let Contacts { walls, discs, falls, backwards, .. } = log.counts;
+        assert_eq!((discs, walls, falls, backwards), (67, 67, 66, 100));
     }
 }

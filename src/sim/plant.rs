@@ -110,8 +110,8 @@ impl Plant {
         self.robot_at(now).report(now)
     }
     /// The first contacts, at most [`MOST_CONTACTS`](super::MOST_CONTACTS).
-    pub fn contacts(&self) -> Vec<Contact> {
-        self.robot_at(self.clock.now()).contacts().to_vec()
+    pub fn first_contacts(&self) -> Vec<Contact> {
+        self.robot_at(self.clock.now()).first_contacts().to_vec()
     }
     /// Whether no drive motor gets a pulse now.
     pub fn motors_still(&self) -> bool {

@@ -7,10 +7,10 @@ mod chips;
 mod lines;
 
 use super::battery::Battery;
-use super::car::{Car, STEP_S};
+use super::car::{Car, STEP, STEP_S};
 use super::chip::Chip;
 use super::co_processor::CoProcessor;
-use super::contact::{Contact, ContactLog};
+use super::contact::Contact;
 use super::course::Course;
 use super::faults::{Fault, FaultKind, Script};
 use super::ground::{Ground, Spots};
@@ -28,12 +28,11 @@ use crate::base::command::MAX_MOTORS;
 use crate::base::fault::BusFault;
 use crate::base::plan::{Board, Line, PwmPlan};
 use crate::base::seed::{Stream, bits};
-use crate::base::time::{Instant, Span};
+use crate::base::time::Instant;
 use crate::hardware::bus::{Edge, Op};
 use std::fmt;
 use std::sync::Arc;
 
-const STEP: Span = Span::from_nanos((STEP_S * 1e9) as u64);
 /// Converter channel of the battery, behind its divider. The reflectance sensors are on channels 0 to 2.
 const BATTERY_CHANNEL: u8 = 4;
 /// The divider maps 9.9 V to full scale of the converter.
@@ -111,7 +110,6 @@ pub struct Robot {
     car: Car,
     pose_cell: Arc<PoseCell>,
     course: Course,
-    contacts: ContactLog,
     battery: Battery,
     hat: Option<Hat>,
     pca9685: Option<Pca9685>,
@@ -155,7 +153,6 @@ impl Robot {
             car: Car::new(&plan, &world).looking_at(spots).seeing(half_sight_deg),
             pose_cell: Arc::default(),
             course: Course::new(world.room()),
-            contacts: ContactLog::default(),
             world,
             battery: Battery::new(plan.battery_v),
             hat: board.mcu.as_ref().map(|mcu| Hat::new(mcu).counting_every_byte(plan.counts_every_byte)),
@@ -226,9 +223,9 @@ impl Robot {
         }
     }
 
-    /// The first contacts.
-    pub fn contacts(&self) -> &[Contact] {
-        self.contacts.first()
+    /// The first contacts of its car.
+    pub fn first_contacts(&self) -> &[Contact] {
+        self.car.first_contacts()
     }
 
     /// Whether no drive motor gets a pulse.
@@ -285,7 +282,6 @@ impl Robot {
             None => self.car.step(drive, steering, &self.world),
         }
         self.course.step(self.car.pose(), self.car.speed());
-        self.contacts.note(self.car.contacts(), self.car.pose(), (at + STEP).since(self.zero));
         self.battery.step(drive);
     }
 

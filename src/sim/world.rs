@@ -123,6 +123,16 @@ pub enum Obstacle {
     Disc,
 }
 
+impl Obstacle {
+    /// Its name, for reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Obstacle::Wall => "wall",
+            Obstacle::Disc => "disc",
+        }
+    }
+}
+
 /// The ground at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Surface {

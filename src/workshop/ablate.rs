@@ -19,7 +19,7 @@ use crate::workshop::learn::parallel;
 use crate::workshop::teach::driver::{Driver, RandomRequests};
 use crate::workshop::teach::trial::Rooms;
 use crate::workshop::teach::trouble::Trouble;
-use crate::workshop::teach::{Syllabus, teach_grid};
+use crate::workshop::teach::{self, Syllabus, teach_grid};
 use arm::{Arm, Taught};
 use interval::{Interval, mean};
 use judge::{FIGURES, Run, Spent, judge};
@@ -187,8 +187,10 @@ fn driver(
         _ => {
             let regressors = at.arm.regressors(board);
             teach_grid(board, study.syllabus, regressors, study.quality, interrupted, |progress| {
-                at.round = Some(progress.round);
-                watch(*at);
+                if let teach::Progress::Round { round, .. } = progress {
+                    at.round = Some(round);
+                    watch(*at);
+                }
             })
         }
     }

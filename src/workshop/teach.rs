@@ -29,7 +29,7 @@ use driver::Driver;
 use fit::{Regressors, Sums};
 use lesson::{Lesson, drive};
 use std::sync::atomic::{AtomicBool, Ordering};
-use trial::{Rooms, is_better, trial};
+use trial::{Rooms, TrialDrive, figures, is_better, trial};
 use trouble::Trouble;
 
 /// The settings of teaching.
@@ -77,21 +77,35 @@ const VERDICT: Rooms = Rooms { first: 1 << 42, count: 21, seconds: 600 };
 /// not affect the content channels.
 const GRIDS: [QualityLevel; READOUT_GRIDS] = [QualityLevel::BEST, QualityLevel::WORST];
 
-/// Minimum number of rounds. In the first round the table drives alone; only the second one teaches in the
+/// Minimum number of rounds. In the first round the correction is zero; only the second one teaches in the
 /// situations that the corrected table leads to.
 const LEAST_ROUNDS: usize = 2;
 
 /// The progress of teaching.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Progress {
-    /// The level that is being taught.
-    pub quality: QualityLevel,
-    /// Finished rounds.
-    pub round: usize,
-    /// Maximum number of rounds.
-    pub of: usize,
-    /// The result of the last trial.
-    pub trial: Trial,
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// A round has ended.
+    Round {
+        /// Seed of the field that is being taught.
+        field_seed: u64,
+        /// The level that is being taught.
+        quality: QualityLevel,
+        /// Finished rounds.
+        round: usize,
+        /// Maximum number of rounds.
+        of: usize,
+        /// The result of the trial after this round.
+        trial: Trial,
+    },
+    /// The drives of one driver through one field's rooms have ended: a part of the verdict.
+    Verdict {
+        /// Seed of the field.
+        field_seed: u64,
+        /// The level of the corrected drives; `None`: the table alone drove.
+        quality: Option<QualityLevel>,
+        /// The drives, in the order of the rooms.
+        drives: &'a [TrialDrive],
+    },
 }
 
 /// The result of teaching.
@@ -111,7 +125,7 @@ pub fn teach(
     board: &Board,
     syllabus: Syllabus,
     interrupted: &AtomicBool,
-    mut watch: impl FnMut(&Progress),
+    mut watch: impl FnMut(Progress<'_>),
 ) -> Result<Option<Taught>, BuildError> {
     let mut lean = lesson::lean(board);
     let (mut trials, mut standard) = ([Trial::default(); READOUT_GRIDS], Trial::default());
@@ -124,13 +138,13 @@ pub fn teach(
             let Some(of_grid) = class.grid(quality, &mut watch)? else { return Ok(None) };
             weights.extend(of_grid);
         }
-        let fitted = class.driver(weights.clone())?;
+        let corrected = class.driver(weights.clone())?;
+        // The trials after the rounds selected the weights, so the verdict uses other rooms.
         let rooms = syllabus.verdict.of_field(nth);
         for (sum, quality) in trials.iter_mut().zip(GRIDS) {
-            // The trials after the rounds selected the weights, so the verdict uses other rooms.
-            *sum = sum.and(&class.trial(rooms, &fitted, quality)?);
+            *sum = sum.and(&class.verdict(rooms, &corrected, Some(quality), &mut watch)?);
         }
-        standard = standard.and(&class.trial(rooms, &Driver::Table, QualityLevel::BEST)?);
+        standard = standard.and(&class.verdict(rooms, &Driver::Table, None, &mut watch)?);
         own.get_or_insert(weights);
         if interrupted.load(Ordering::Relaxed) {
             return Ok(None);
@@ -151,7 +165,7 @@ pub fn teach_grid(
     regressors: Regressors,
     quality: QualityLevel,
     interrupted: &AtomicBool,
-    mut watch: impl FnMut(&Progress),
+    mut watch: impl FnMut(Progress<'_>),
 ) -> Result<Option<Driver>, BuildError> {
     let board = &lesson::lean(board);
     let class = Class::new(board, syllabus, regressors, interrupted)?;
@@ -175,8 +189,8 @@ impl<'a> Class<'a> {
         regressors: Regressors,
         interrupted: &'a AtomicBool,
     ) -> Result<Class<'a>, BuildError> {
-        let standard = trial(board, syllabus.rooms, syllabus.threads, &Driver::Table, QualityLevel::BEST)?;
-        Ok(Class { board, syllabus, regressors, standard, interrupted })
+        let alone = trial(board, syllabus.rooms, syllabus.threads, &Driver::Table, QualityLevel::BEST)?;
+        Ok(Class { board, syllabus, regressors, standard: figures(&alone), interrupted })
     }
 
     /// The driver with `weights`.
@@ -188,11 +202,12 @@ impl<'a> Class<'a> {
     fn grid(
         &self,
         quality: QualityLevel,
-        watch: &mut impl FnMut(&Progress),
+        watch: &mut impl FnMut(Progress<'_>),
     ) -> Result<Option<Vec<f32>>, BuildError> {
         let Syllabus { rounds, rooms, ridge, .. } = self.syllabus;
         let mut sums = Sums::none(self.board, quality, &self.regressors);
-        let mut driver = Driver::Table;
+        // Not `Driver::Table`: it computes no field, so its lessons would note features that never change.
+        let mut driver = self.regressors.untaught(self.board);
         let mut best: Option<(Trial, Vec<f32>)> = None;
         for round in 0..rounds {
             self.lessons(quality, round, &driver, &mut sums)?;
@@ -201,8 +216,9 @@ impl<'a> Class<'a> {
             }
             let weights = sums.fit(ridge);
             driver = self.driver(weights.clone())?;
-            let trial = self.trial(rooms, &driver, quality)?;
-            watch(&Progress { quality, round: round + 1, of: rounds, trial });
+            let trial = figures(&self.trial(rooms, &driver, quality)?);
+            let field_seed = self.board.field.seed;
+            watch(Progress::Round { field_seed, quality, round: round + 1, of: rounds, trial });
             if best.as_ref().is_none_or(|(before, _)| is_better(&trial, before)) {
                 best = Some((trial, weights));
             }
@@ -236,7 +252,25 @@ impl<'a> Class<'a> {
         Ok(())
     }
 
-    fn trial(&self, rooms: Rooms, driver: &Driver, quality: QualityLevel) -> Result<Trial, BuildError> {
+    /// Drives through `rooms` for the verdict, at `quality` or, without one, with the table alone.
+    fn verdict(
+        &self,
+        rooms: Rooms,
+        driver: &Driver,
+        quality: Option<QualityLevel>,
+        watch: &mut impl FnMut(Progress<'_>),
+    ) -> Result<Trial, BuildError> {
+        let drives = self.trial(rooms, driver, quality.unwrap_or(QualityLevel::BEST))?;
+        watch(Progress::Verdict { field_seed: self.board.field.seed, quality, drives: &drives });
+        Ok(figures(&drives))
+    }
+
+    fn trial(
+        &self,
+        rooms: Rooms,
+        driver: &Driver,
+        quality: QualityLevel,
+    ) -> Result<Vec<TrialDrive>, BuildError> {
         trial(self.board, rooms, self.syllabus.threads, driver, quality)
     }
 }

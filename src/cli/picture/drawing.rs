@@ -154,7 +154,7 @@ fn facts(scene: &Scene<'_>) -> String {
     let Scene { about, report, seconds, .. } = scene;
     let clock = if about.is_virtual { " of virtual time" } else { "" };
     format!(
-        "seed {}, {seconds:.1} s{clock}, {:.1} m driven, {} contacts, including {} falls",
+        "seed {}, {seconds:.1} s{clock}, {:.1} m driven, contacts {}, of these falls {}",
         about.seed,
         report.distance_m,
         report.contacts.all(),
@@ -211,12 +211,8 @@ fn cars(scene: &Scene<'_>, page: &Page) -> String {
 /// The outline of the car at each contact; a browser shows the kind and time when the pointer is on it.
 fn contacts(scene: &Scene<'_>, page: &Page) -> String {
     let outline = |contact: &Contact| {
-        let Contact { after, kind, pose, backwards } = contact;
-        let (points, way) = (body(pose, &scene.car, page), if *backwards { ", backwards" } else { "" });
-        let (kind, seconds) = (kind.name(), after.as_secs_f64());
-        format!(
-            r#"<polygon class="contact" points="{points}"><title>{kind}{way}, {seconds:.2} s</title></polygon>"#
-        )
+        let points = body(&contact.pose, &scene.car, page);
+        format!(r#"<polygon class="contact" points="{points}"><title>{contact}</title></polygon>"#)
     };
     scene.contacts.iter().map(outline).collect::<Vec<_>>().join("\n")
 }

@@ -1,9 +1,9 @@
 //! The contacts of a simulated run one by one: where and when the car touched something or fell.
 
-use crate::sim::Contact;
+use crate::sim::{Contact, MOST_CONTACTS, Obstacle};
 use serde::Serialize;
 
-/// How many contacts the page of text lists; `--json` has more.
+/// How many contacts the page of text lists; `--json` has up to [`MOST_CONTACTS`].
 const LISTED: usize = 3;
 
 /// One contact of the simulated car.
@@ -19,30 +19,33 @@ pub(super) struct ContactReport {
     /// Its heading, degrees, 0 along x, positive to the left.
     heading_deg: f64,
     backwards: bool,
+    /// What and when in words, for the page of text.
+    #[serde(skip)]
+    words: String,
 }
 
 impl ContactReport {
     pub(super) fn of(contact: &Contact) -> ContactReport {
-        let Contact { after, kind, pose, backwards } = *contact;
+        let Contact { after, with, pose, backwards } = *contact;
         ContactReport {
             after_s: after.as_secs_f64(),
-            with: kind.name(),
+            with: with.map_or("fall", Obstacle::name),
             x_m: pose.x,
             y_m: pose.y,
             heading_deg: pose.heading.to_degrees(),
             backwards,
+            words: contact.to_string(),
         }
     }
 }
 
 /// Prints the first contacts, and how many of `all` are left out.
 pub(super) fn say_first(contacts: &[ContactReport], all: u64) {
-    for ContactReport { after_s, with, x_m, y_m, backwards, .. } in contacts.iter().take(LISTED) {
-        let way = if *backwards { ", backwards" } else { "" };
-        say!("             {with} after {after_s:.2} s, rear axle at ({x_m:.2} m, {y_m:.2} m){way}");
+    for ContactReport { words, x_m, y_m, .. } in contacts.iter().take(LISTED) {
+        say!("             {words}, rear axle at ({x_m:.2} m, {y_m:.2} m)");
     }
     let more = all.saturating_sub(LISTED as u64);
     if more > 0 {
-        say!("             and {more} more: --json lists them, --svg FILE draws them");
+        say!("             and {more} more: --json lists and --svg FILE draws the first {MOST_CONTACTS}");
     }
 }

@@ -2,7 +2,7 @@
 //! corrections that the board's starting table needed, and saves it with the verdict of its trial.
 
 use super::learn::{of_saving, refuse_what_cannot_be_written};
-use crate::base::plan::{Board, BusPlan};
+use crate::base::plan::{Board, BusPlan, QualityLevel};
 use crate::cli::arguments;
 use crate::cli::error_text;
 use crate::cli::exit::Failure;
@@ -10,7 +10,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::origin::{self, SIMULATED, Sources};
 use crate::field::readout::Trial;
 use crate::runtime::session::SessionError;
-use crate::workshop::teach::trial::Rooms;
+use crate::workshop::teach::trial::{Rooms, TrialDrive};
 use crate::workshop::teach::{Progress, Syllabus, Taught, teach};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -67,15 +67,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let verdict = Rooms { count: args.rooms.into(), ..usual.verdict };
     let (rounds, fields) = (args.rounds.into(), args.fields.into());
     let syllabus = Syllabus { threads, rounds, verdict, fields, ..usual };
-    let (began, bar) = (Instant::now(), bar());
-    let taught = teach(&board, syllabus, &interrupt.flag(), |progress| show(&bar, progress));
+    let (began, bar, mut drives) = (Instant::now(), bar(), Vec::new());
+    let taught = teach(&board, syllabus, &interrupt.flag(), |progress| show(&bar, progress, &mut drives));
     bar.finish_and_clear();
     let taught = taught.map_err(|error| error_text::of_session(SessionError::Build(error), None))?;
     let Some(taught) = taught else {
         return Err(Failure::unavailable("interrupted: nothing was saved"));
     };
     taught.readout.save(&args.output).map_err(|error| of_saving(&args.output, error))?;
-    let report = Report::new(&args, &board.name, &taught, began.elapsed());
+    let report = Report::new(&args, &board.name, &taught, drives, began.elapsed());
     report.print();
     if args.json { crate::cli::output::json(&report) } else { Ok(()) }
 }
@@ -103,12 +103,79 @@ pub(super) fn bar() -> ProgressBar {
     bar
 }
 
-fn show(bar: &ProgressBar, progress: &Progress) {
-    let Progress { quality, round, of, trial } = progress;
-    let (quality, contacts, rooms) = (quality.index(), trial.contacts, trial.rooms);
-    bar.set_message(format!(
-        "level {quality}: round {round} of at most {of}: {contacts} contacts in {rooms} rooms"
-    ));
+/// Shows a finished round on the bar, and prints a line for a finished part of the verdict, whose drives it
+/// adds to `drives`.
+fn show(bar: &ProgressBar, progress: Progress<'_>, drives: &mut Vec<DriveReport>) {
+    match progress {
+        Progress::Round { field_seed, quality, round, of, trial } => {
+            let (level, contacts, rooms) = (quality.index(), trial.contacts, trial.rooms);
+            bar.set_message(format!(
+                "field seed {field_seed}, level {level}: after round {round} of at most {of}: contacts {contacts} in \
+                 {rooms} rooms"
+            ));
+        }
+        Progress::Verdict { field_seed, quality, drives: new } => {
+            let first = drives.len();
+            drives.extend(new.iter().map(|drive| DriveReport::of(field_seed, quality, drive)));
+            let line = verdict_line(field_seed, quality, &drives[first..]);
+            bar.suspend(|| say!("{line}"));
+            bar.set_message(format!("field seed {field_seed}: trial"));
+        }
+    }
+}
+
+/// One driver in one field's rooms, in one line.
+fn verdict_line(field_seed: u64, quality: Option<QualityLevel>, drives: &[DriveReport]) -> String {
+    let driver =
+        quality.map_or("the table alone".to_string(), |quality| format!("level {}", quality.index()));
+    let (contacts, falls, cells) = drives.iter().fold((0, 0, 0), |(contacts, falls, cells), drive| {
+        (contacts + drive.contacts, falls + drive.falls, cells + drive.cells)
+    });
+    let cells = cells as f64 / drives.len().max(1) as f64;
+    let touched: Vec<String> = drives
+        .iter()
+        .filter(|drive| drive.contacts > 0)
+        .map(|DriveReport { room, contacts, .. }| format!("{contacts} in room {room}"))
+        .collect();
+    let touched = if touched.is_empty() { String::new() } else { format!(" ({})", touched.join(", ")) };
+    format!(
+        "field seed {field_seed}, {driver}: cells {cells:.1}, falls {falls}, contacts {contacts}{touched}"
+    )
+}
+
+/// One drive of the verdict.
+#[derive(Debug, Serialize)]
+struct DriveReport {
+    field_seed: u64,
+    /// The level of a corrected drive; absent: the table alone drove.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<usize>,
+    /// Seed of the room, as for `run --seed`.
+    room: u64,
+    /// `none`, `noise` or `outages`.
+    trouble: &'static str,
+    contacts: u64,
+    falls: u64,
+    cells: u64,
+    backward_share: f64,
+    still_share: f64,
+}
+
+impl DriveReport {
+    fn of(field_seed: u64, quality: Option<QualityLevel>, drive: &TrialDrive) -> DriveReport {
+        let TrialDrive { room, trouble, report } = drive;
+        DriveReport {
+            field_seed,
+            level: quality.map(QualityLevel::index),
+            room: *room,
+            trouble: trouble.name(),
+            contacts: report.contacts.all(),
+            falls: report.contacts.falls,
+            cells: report.coverage.cells,
+            backward_share: report.coverage.backward_share,
+            still_share: report.coverage.standing_share,
+        }
+    }
 }
 
 /// The object of `--json`.
@@ -122,13 +189,21 @@ struct Report<'a> {
     trials: [Trial; 2],
     /// The starting table alone in the same rooms.
     table: Trial,
+    /// Every drive of these trials, in the order driven.
+    drives: Vec<DriveReport>,
     seconds: f64,
     /// Figures that were not measured, by key.
     sources: Sources,
 }
 
 impl Report<'_> {
-    fn new<'a>(args: &Args, board: &'a str, taught: &Taught, took: Duration) -> Report<'a> {
+    fn new<'a>(
+        args: &Args,
+        board: &'a str,
+        taught: &Taught,
+        drives: Vec<DriveReport>,
+        took: Duration,
+    ) -> Report<'a> {
         Report {
             schema: 1,
             board,
@@ -136,8 +211,9 @@ impl Report<'_> {
             passed: !taught.readout.has_failed(),
             trials: taught.trials,
             table: taught.standard,
+            drives,
             seconds: took.as_secs_f64(),
-            sources: origin::all(["trials", "table"], SIMULATED),
+            sources: origin::all(["trials", "table", "drives"], SIMULATED),
         }
     }
 

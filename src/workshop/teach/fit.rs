@@ -48,6 +48,15 @@ impl Regressors {
         }
     }
 
+    /// A driver with zero weights: it drives like the table alone, but it computes its regressors in every
+    /// cycle, as [`Driver::Table`] does not.
+    pub fn untaught(&self, board: &Board) -> Driver {
+        match self {
+            Regressors::Features(_) => Driver::Field(Arc::new(Readout::silent(board))),
+            Regressors::Sensors(sensors) => Driver::Map(vec![0.0; board.field.shape.motors * (sensors + 1)]),
+        }
+    }
+
     /// For each motor, a weight per feature (or sensor) and the constant.
     fn weights(&self, linear: &Linear) -> Vec<f32> {
         let (outputs, width) = (linear.constant.len(), self.count());

@@ -12,14 +12,25 @@ use crate::runtime::robot::BuildError;
 use crate::sim::Report;
 use crate::workshop::learn::parallel;
 
-/// Sums up the reports of the drives.
-pub fn figures(reports: &[Report]) -> Trial {
-    let mean =
-        |of: &dyn Fn(&Report) -> f64| reports.iter().map(of).sum::<f64>() / reports.len().max(1) as f64;
+/// One drive of a trial.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TrialDrive {
+    /// Seed of the room.
+    pub room: u64,
+    /// What troubled the sensors.
+    pub trouble: Trouble,
+    /// How it drove, and where it ended.
+    pub report: Report,
+}
+
+/// Sums up the drives.
+pub fn figures(drives: &[TrialDrive]) -> Trial {
+    let reports = || drives.iter().map(|drive| &drive.report);
+    let mean = |of: &dyn Fn(&Report) -> f64| reports().map(of).sum::<f64>() / drives.len().max(1) as f64;
     Trial {
-        rooms: reports.len() as u64,
-        contacts: reports.iter().map(|report| report.contacts.all()).sum(),
-        falls: reports.iter().map(|report| report.contacts.falls).sum(),
+        rooms: drives.len() as u64,
+        contacts: reports().map(|report| report.contacts.all()).sum(),
+        falls: reports().map(|report| report.contacts.falls).sum(),
         cells: mean(&|report| report.coverage.cells as f64),
         backward_share: mean(&|report| report.coverage.backward_share),
         still_share: mean(&|report| report.coverage.standing_share),
@@ -50,14 +61,15 @@ impl Rooms {
     }
 }
 
-/// Drives once through each of `rooms` with `driver`, on `threads` threads.
+/// Drives once through each of `rooms` with `driver`, on `threads` threads. The drives are in the order of
+/// the rooms.
 pub fn trial(
     board: &Board,
     rooms: Rooms,
     threads: usize,
     driver: &Driver,
     quality: QualityLevel,
-) -> Result<Trial, BuildError> {
+) -> Result<Vec<TrialDrive>, BuildError> {
     let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
     let drives = parallel::map(threads, &seeds, |seed| {
         let (alone, plan) = (driver.clone(), board.field.clone());
@@ -66,7 +78,8 @@ pub fn trial(
         let cycle: Cycle<dyn Inspect> = Box::new(move |engine, input| {
             alone.cycle(&plan, &troubled.see(input, plan.shape.sensors), engine)
         });
-        run(board, *seed, rooms.seconds, quality, driver, cycle).map(|drive| drive.report)
+        let drive = run(board, *seed, rooms.seconds, quality, driver, cycle)?;
+        Ok(TrialDrive { room: *seed, trouble, report: drive.report })
     });
-    Ok(figures(&drives.into_iter().collect::<Result<Vec<_>, _>>()?))
+    drives.into_iter().collect()
 }
