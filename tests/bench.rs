@@ -49,15 +49,19 @@ fn the_fields_object_has_every_figure_and_they_agree() {
     for (more, engine, storage, threads, quality) in [
         (&["--json"][..], "cpu", "f32", 1, 0),
         (&["--json", "--engine", "auto", "--threads", "2", "--storage", "f16"], "cpu", "f16", 2, 0),
-        (&["--json", "--rung", "5", "--cpus", &a_core()], "cpu", "f32", 1, 5),
-        (&["--json", "--engine", "reference", "--rung", "3"], "reference", "f64", 1, 3),
+        (&["--json", "--quality", "5", "--cpus", &a_core()], "cpu", "f32", 1, 5),
+        (&["--json", "--engine", "reference", "--quality", "3"], "reference", "f64", 1, 3),
     ] {
         let ended = field(more);
         assert_eq!(ended.status.code(), Some(0), "{more:?}: {}", err(&ended));
         let object = object(&ended);
         assert_eq!(object["schema"], 1);
         assert_eq!([&object["engine"], &object["storage"]], [engine, storage], "{more:?}");
-        assert_eq!([&object["threads"], &object["rung"], &object["grid"]], [threads, quality, 8], "{more:?}");
+        assert_eq!(
+            [&object["threads"], &object["quality"], &object["grid"]],
+            [threads, quality, 8],
+            "{more:?}"
+        );
         assert_eq!(object["bank"], 200, "the bank is full");
         assert!(object["simd"].is_string());
         let cycle = &object["cycle"];
@@ -114,7 +118,7 @@ fn the_recorders_object_has_every_figure_and_its_file_is_gone() {
 fn a_cheaper_level_moves_fewer_bytes() {
     let bytes: Vec<f64> = ["0", "1", "2", "5"]
         .iter()
-        .map(|quality| number(&object(&field(&["--json", "--rung", quality])), "bytes_per_cycle"))
+        .map(|quality| number(&object(&field(&["--json", "--quality", quality])), "bytes_per_cycle"))
         .collect();
     assert!(bytes.windows(2).all(|pair| pair[0] > pair[1]), "{bytes:?}");
 }
@@ -123,8 +127,8 @@ fn a_cheaper_level_moves_fewer_bytes() {
 fn impossible_fields_exit_64_and_missing_hardware_exits_69() {
     for more in [
         &["--grid", "12"][..],
-        &["--rung", "6"],
-        &["--rung", "-1"],
+        &["--quality", "6"],
+        &["--quality", "-1"],
         &["--threads", "0"],
         &["--threads", "65"],
         &["--storage", "f64"],
@@ -205,7 +209,7 @@ impl Drop for File {
 /// A small field whose targets even a busy machine meets.
 const LENIENT: &str = "[field]\ngrid = 8\npatterns = 5\nbank = 200\nthreads = 2\n\
     [targets]\ntick_p99_us = 1e6\nwake_ratio = 1000\ncycle_p50_ms = 60000\ncycle_p99_ms = 60000\n\
-    tail_ratio = 1000\nrung5_ratio = 0.1\nf16_ratio = 0.1\n";
+    tail_ratio = 1000\nlevel5_ratio = 0.1\nf16_ratio = 0.1\n";
 
 fn row<'a>(object: &'a Value, name: &str) -> &'a Value {
     let rows = object["rows"].as_array().expect("a list");

@@ -152,7 +152,7 @@ fn simulated_run_reports_its_drive_and_keeps_a_held_level() {
         assert_eq!(run.status.code(), Some(0), "{}", err(&run));
         serde_json::from_str::<Value>(out(&run).lines().last().expect("a line")).expect("JSON")
     };
-    let [chosen, held] = [&[][..], &["--rung", "3"]].map(run);
+    let [chosen, held] = [&[][..], &["--quality", "3"]].map(run);
     let number = |key: &str| chosen[key].as_f64().unwrap_or_else(|| panic!("{key} of {chosen}"));
     let (cells, metres) = (number("cells_visited"), number("distance_m"));
     // A path enters fewer than two new cells for each cell side (0.25 m) of its length.
@@ -160,12 +160,12 @@ fn simulated_run_reports_its_drive_and_keeps_a_held_level() {
     let (backward, still) = (number("backward_share"), number("still_share"));
     assert!(still > 0.0 && backward >= 0.0 && backward + still < 0.9, "{backward} backwards, {still} still");
     let in_rungs = |run: &Value| -> Vec<f64> {
-        (0..6).map(|quality| run["rungs"][quality.to_string()].as_f64().expect("seconds")).collect()
+        (0..6).map(|quality| run["level_s"][quality.to_string()].as_f64().expect("seconds")).collect()
     };
     assert!(in_rungs(&chosen)[0] > 15.0, "there is enough time for the best level: {:?}", in_rungs(&chosen));
     let all = in_rungs(&held);
     assert!(all[3] > 19.0 && all.iter().sum::<f64>() - all[3] < 0.5, "{all:?}");
-    let refused = output(&["run", "--clock", "sim", "--rung", "6"]);
+    let refused = output(&["run", "--clock", "sim", "--quality", "6"]);
     assert!(refused.status.code() == Some(64) && err(&refused).contains("0 to 5"), "{}", err(&refused));
 }
 

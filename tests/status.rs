@@ -151,16 +151,16 @@ fn a_slow_engine_shows_the_lower_level_and_why() {
     let page = robot.page();
     assert!(page.contains("  quality    level ") && page.contains("0 is the best"), "{page}");
     let report = robot.stop();
-    let lower = (1..=5).filter_map(|level| report["rungs"][level.to_string()].as_f64()).sum::<f64>();
-    assert!(lower > 0.0, "the report agrees: {}", report["rungs"]);
+    let lower = (1..=5).filter_map(|level| report["level_s"][level.to_string()].as_f64()).sum::<f64>();
+    assert!(lower > 0.0, "the report agrees: {}", report["level_s"]);
 }
 
 #[test]
 fn a_held_level_is_labelled_and_without_a_sensor_no_heat_shown() {
-    let robot = Robot::start("held", "inherits = \"sim\"\n", &["--rung", "3"]);
+    let robot = Robot::start("held", "inherits = \"sim\"\n", &["--quality", "3"]);
     let status = robot.once("a level", |status| status["quality"].is_object());
     assert_eq!(level(&status), 3);
-    assert_eq!(status["quality"]["reason"], "held there by --rung");
+    assert_eq!(status["quality"]["reason"], "held there by --quality");
     assert_eq!(status.get("temperatures"), None, "the board has no such sensor: {status}");
     assert!(!robot.page().contains("degC"));
 }

@@ -8,7 +8,7 @@ from typing import Callable, Optional
 import reading
 from places import IMAGE, KIT, PROGRAM, TESTS
 
-RUNGS = range(6)
+LEVELS = range(6)
 STORAGES = ["f32", "f16"]
 # A file that does not exist: the program then uses the PTX, which the driver compiles.
 NO_IMAGE = KIT / "no-image"
@@ -48,7 +48,7 @@ def tool(name):
 
 def parts(emulated):
     sizes, batches = ([8], [2, 4]) if emulated else ([32, 16, 64], [32, 64])
-    of = lambda engine, grid: [_bench(engine, emulated, grid, s, rung) for rung in RUNGS for s in STORAGES]
+    of = lambda engine, grid: [_bench(engine, emulated, grid, s, level) for level in LEVELS for s in STORAGES]
     first, *rest = sizes
     cuda = of("cuda", first)
     return [
@@ -79,8 +79,8 @@ def _machine():
     ]
 
 
-def _bench(engine, emulated, grid, storage, rung=0, batch=None):
-    command = [PROGRAM, "bench", "field", "--engine", engine, "--grid", grid, "--storage", storage, "--rung", rung]
+def _bench(engine, emulated, grid, storage, level=0, batch=None):
+    command = [PROGRAM, "bench", "field", "--engine", engine, "--grid", grid, "--storage", storage, "--quality", level]
     if emulated:
         command += ["--patterns", 5, "--bank", 50]
     elif grid == 64:
@@ -88,7 +88,7 @@ def _bench(engine, emulated, grid, storage, rung=0, batch=None):
     command += ["--batch", batch] if batch else []
     # Long enough for thousands of cycles on a GPU, or for tens of cycles at 64^3 on one core.
     command += ["--seconds", 1 if emulated or engine == "cpu" else 2, "--json"]
-    what = f"batch-{batch}/{storage}" if batch else f"{grid}/{storage}/rung-{rung}"
+    what = f"batch-{batch}/{storage}" if batch else f"{grid}/{storage}/level-{level}"
     return Part(f"bench/{engine}/{what}", [command], 30, reading.bench(engine, emulated))
 
 

@@ -36,7 +36,7 @@ class Target:
         return {**facts, "verdict": "pass" if held(self.least) else "fail", "aim_reached": reached}
 
 
-ROBOT_F32, ROBOT_F16 = "bench/cuda/32/f32/rung-0", "bench/cuda/32/f16/rung-0"
+ROBOT_F32, ROBOT_F16 = "bench/cuda/32/f32/level-0", "bench/cuda/32/f16/level-0"
 SHARE = ("evolve_share_of_copy",)
 
 

@@ -117,7 +117,7 @@ fn words(loaded: &Loaded, about: &About) -> BTreeMap<String, String> {
         ("auto_arm", board.safety.auto_arm.to_string()),
         ("simulated", about.simulated.to_string()),
         ("world", about.world.map_or(String::new(), |world| world.to_hex().to_string())),
-        ("rung", about.quality.map_or(String::new(), |quality| quality.index().to_string())),
+        ("quality", about.quality.map_or(String::new(), |quality| quality.index().to_string())),
         ("engine", about.engine.name().to_string()),
         ("readout", about.readout.map_or(String::new(), |readout| readout.to_hex().to_string())),
         ("resumed", about.resumed.to_string()),

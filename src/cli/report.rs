@@ -85,7 +85,6 @@ pub struct RunReport {
     /// Why the robot was disarmed; absent if it has been armed again since.
     disarmed_by: Option<String>,
     reflexes: BTreeMap<&'static str, u64>,
-    #[serde(rename = "rungs")]
     level_s: BTreeMap<String, f64>,
     release_late_us: Option<Latency>,
     exec_us: Option<Latency>,

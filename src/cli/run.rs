@@ -87,7 +87,7 @@ pub struct Args {
     #[arg(long, value_enum)]
     pub engine: Option<EngineChoice>,
     /// Keep the field at this quality level, 0 (best) to 5 [default: the compute budget chooses]
-    #[arg(long = "rung", value_name = "N", value_parser = arguments::quality)]
+    #[arg(long, value_name = "N", value_parser = arguments::quality)]
     pub quality: Option<QualityLevel>,
     /// A read-out from 'ganglion learn', or from 'ganglion teach', which corrects the board's starting table
     #[arg(long, value_name = "FILE")]

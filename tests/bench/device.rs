@@ -100,7 +100,7 @@ fn emulated_gpu_json_has_every_figure_marked_as_not_measured() {
     let Some(stand_in) = standin::stand_in() else { return };
     let mut bytes = Vec::new();
     let one_robot = [(&[][..], 1, "f32"), (&["--storage", "f16"][..], 1, "f16")];
-    let batch = (&["--batch", "3", "--rung", "5"][..], 3, "f32");
+    let batch = (&["--batch", "3", "--quality", "5"][..], 3, "f32");
     for (more, robots, storage) in one_robot.into_iter().chain(or_in_full(None, Some(batch))) {
         let ended = with(stand_in.folder(), &[&SMALL[..], more].concat());
         assert_eq!(ended.status.code(), Some(0), "{more:?}: {}", err(&ended));

@@ -204,9 +204,9 @@ fn types_are_reported() {
         ),
         ("storage = \"f32\"", "storage = 16", "field.storage: found an integer; expected: one of f32, f16"),
         (
-            "rung5_ratio = 2.5",
-            "rung5_ratio = \"5x\"",
-            "targets.rung5_ratio: found a string; expected: a number, 0.1 to",
+            "level5_ratio = 2.5",
+            "level5_ratio = \"5x\"",
+            "targets.level5_ratio: found a string; expected: a number, 0.1 to",
         ),
         (
             "compatible = [\"raspberrypi,\"]",

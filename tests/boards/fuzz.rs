@@ -135,7 +135,7 @@ fn assert_sound(board: &Board) {
     cpus.sort();
     assert!(cpus.windows(2).all(|pair| pair[0] < pair[1]) && cpus.last().is_none_or(|cpu| *cpu < 1024));
     let targets = board.targets;
-    let ratios = [targets.wake_ratio, targets.tail_ratio, targets.rung5_ratio, targets.f16_ratio];
+    let ratios = [targets.wake_ratio, targets.tail_ratio, targets.level5_ratio, targets.f16_ratio];
     let others = [targets.tick_p99_us, targets.memory_mb];
     assert!(ratios.iter().chain(&others).flatten().all(|value| value.is_finite() && *value > 0.0));
     assert!(targets.cycle_p50.is_none_or(|p50| targets.cycle_p99.is_none_or(|p99| p50 <= p99)));

@@ -11,8 +11,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const ROBOT_F32: &str = "bench/cuda/32/f32/rung-0";
-const ROBOT_F16: &str = "bench/cuda/32/f16/rung-0";
+const ROBOT_F32: &str = "bench/cuda/32/f32/level-0";
+const ROBOT_F16: &str = "bench/cuda/32/f16/level-0";
 
 /// A separate checkout with the script, and shell scripts as program, tests and tools. It is deleted after
 /// the test.
@@ -145,11 +145,11 @@ fn list_starts_with_the_most_important_part_and_has_no_repeats() {
         "initcheck",
         "synccheck",
         "bench/hrr",
-        "bench/cuda/32/f32/rung-1",
-        "bench/cpu/32/f32/rung-0",
-        "bench/cuda/16/f32/rung-0",
-        "bench/cuda/64/f16/rung-5",
-        "bench/cpu/64/f16/rung-5",
+        "bench/cuda/32/f32/level-1",
+        "bench/cpu/32/f32/level-0",
+        "bench/cuda/16/f32/level-0",
+        "bench/cuda/64/f16/level-5",
+        "bench/cpu/64/f16/level-5",
     ];
     let places = order.map(at);
     assert!(places.is_sorted(), "{places:?}");

@@ -128,6 +128,6 @@ fn a_slow_device_lowers_the_quality_and_is_kept() {
     let Some(alone) = alone() else { return };
     let report = report(&alone, &["gpu-slow@1+1"], "4s");
     assert_safe(&report, "slow");
-    let low = report["rungs"]["5"].as_f64().unwrap_or(0.0) + report["rungs"]["4"].as_f64().unwrap_or(0.0);
+    let low = report["level_s"]["5"].as_f64().unwrap_or(0.0) + report["level_s"]["4"].as_f64().unwrap_or(0.0);
     assert!(low > 0.5, "{report}");
 }

@@ -16,7 +16,7 @@ pub struct Targets {
     /// 99.9th percentile of the cycle divided by its median, at most.
     pub tail_ratio: Option<f64>,
     /// Time of a cycle at quality level 0 divided by that at level 5, at least.
-    pub rung5_ratio: Option<f64>,
+    pub level5_ratio: Option<f64>,
     /// Time of a cycle in f32 storage divided by that in f16 storage, at least.
     pub f16_ratio: Option<f64>,
     /// Memory that the field takes at the start, in MB of 10^6 bytes, at most.

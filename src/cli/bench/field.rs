@@ -21,7 +21,7 @@ use serde::Serialize;
 #[command(after_help = "Examples:
   ganglion bench field                                       32^3 x 64 on one thread for 5 s
   ganglion bench field --threads 2 --storage f16             two threads, half the bytes per cell
-  ganglion bench field --grid 16 --rung 5                    a Raspberry Pi's grid at its cheapest
+  ganglion bench field --grid 16 --quality 5                 a Raspberry Pi's grid at its cheapest
   ganglion bench field --engine reference --grid 16          the plain f64 engine
   ganglion bench field --engine cuda --batch 64 --storage f16   64 robots per launch on the GPU
   ganglion bench field --threads 2 --cpus 2,3 --json | tail -1
@@ -50,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "32", value_parser = grid)]
     grid: usize,
     /// Quality level of the cycle, 0 (everything) to 5
-    #[arg(long = "rung", value_name = "R", default_value = "0", value_parser = arguments::quality)]
+    #[arg(long, value_name = "N", default_value = "0", value_parser = arguments::quality)]
     quality: QualityLevel,
     /// Robots per launch, with one library and one bank; on a GPU only
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
@@ -129,7 +129,6 @@ struct Report {
     engine_name: String,
     threads: usize,
     grid: usize,
-    #[serde(rename = "rung")]
     quality: usize,
     storage: &'static str,
     simd: &'static str,

@@ -291,5 +291,5 @@ pub fn board_of(run: &Run) -> Result<(Board, Option<QualityLevel>), Failure> {
 /// `board` with the run's setting of `auto_arm`, and the quality level that the run was fixed at, if any.
 pub fn as_run(mut board: Board, run: &Run) -> (Board, Option<QualityLevel>) {
     board.safety.auto_arm = run.word("auto_arm") == "true";
-    (board, run.word("rung").parse().ok().and_then(QualityLevel::new))
+    (board, run.word("quality").parse().ok().and_then(QualityLevel::new))
 }

@@ -23,8 +23,7 @@ pub(super) struct BusLine {
     /// The devices that were still lost at the end.
     lost: Vec<String>,
     /// How often each recovery step was taken; steps that were never taken are absent.
-    #[serde(rename = "rungs")]
-    steps: BTreeMap<&'static str, u64>,
+    recovery_steps: BTreeMap<&'static str, u64>,
     late: u64,
     /// The duration of each device's longest poll, by the names of its sensors.
     longest_us: BTreeMap<String, f64>,
@@ -50,7 +49,7 @@ impl BusLine {
                 .filter(|(_, times)| *times > 0)
                 .collect(),
             lost: bus.lost().map(String::from).collect(),
-            steps: taken.filter(|(_, times)| *times > 0).collect(),
+            recovery_steps: taken.filter(|(_, times)| *times > 0).collect(),
             late: bus.devices.iter().map(|device| count(&device.late)).sum(),
             longest_us: bus
                 .devices
@@ -66,8 +65,9 @@ impl BusLine {
         let longest =
             longest.map(|(device, us)| format!(", longest {us:.0} {unit} ({device})")).unwrap_or_default();
         say!("  bus {name:<6} {polls} polls, {late} late, {failures} failed, {retries} retries{longest}");
-        if !self.steps.is_empty() {
-            let steps: Vec<String> = self.steps.iter().map(|(step, n)| format!("{step} {n}")).collect();
+        if !self.recovery_steps.is_empty() {
+            let steps: Vec<String> =
+                self.recovery_steps.iter().map(|(step, n)| format!("{step} {n}")).collect();
             say!("             recovery: {}", steps.join(", "));
         }
         if let Some(us) = self.longest_unled_us {

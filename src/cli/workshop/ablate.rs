@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=64))]
     fields: u8,
     /// Teach and drive at this quality level, 0 (best) to 5
-    #[arg(long = "rung", value_name = "N", value_parser = arguments::quality, default_value = "0")]
+    #[arg(long, value_name = "N", value_parser = arguments::quality, default_value = "0")]
     quality: QualityLevel,
     /// Sensor faults that the driver sees: noise with a standard deviation of a twentieth of each sensor's
     /// span, or one sensor at a time that keeps its value for up to half a second
@@ -127,7 +127,6 @@ fn show(bar: &ProgressBar, progress: Progress) {
 struct Report<'a> {
     schema: u32,
     board: &'a str,
-    #[serde(rename = "rung")]
     quality: usize,
     trouble: &'static str,
     first_room: u64,
@@ -331,7 +330,7 @@ mod tests {
             syllabus: Syllabus::default(),
         };
         let object = serde_json::to_value(Report::new("sim", 1, &study, &findings)).unwrap();
-        assert_eq!(object["rung"], 5);
+        assert_eq!(object["quality"], 5);
         assert_eq!(object["trouble"], "outages");
         let [whole, table, bank] = [0, 1, 2].map(|at| &object["arms"][at]);
         assert_eq!(whole["cells_visited"]["mean"], 45.0);

@@ -163,7 +163,7 @@ fn comparison_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
     let stored = |storage| survey.in_storage(storage).and_then(|figures| figures.cycle_us(0.5));
     let halved = ratio(stored(Storage::F32), stored(Storage::F16));
     let mut rows = vec![
-        Row::new("level 0 over level 5", "1", ratio(p50, worst.cycle_us(0.5))).at_least(targets.rung5_ratio),
+        Row::new("level 0 over level 5", "1", ratio(p50, worst.cycle_us(0.5))).at_least(targets.level5_ratio),
         Row::new("f32 over f16 storage", "1", halved).at_least(targets.f16_ratio),
     ];
     if let Some(one) = &survey.one_thread {
@@ -253,7 +253,7 @@ mod tests {
             cycle_p50: millis(7),
             cycle_p99: millis(9),
             tail_ratio: Some(1.5),
-            rung5_ratio: Some(9.0),
+            level5_ratio: Some(9.0),
             f16_ratio: Some(1.9),
             memory_mb: Some(2.0),
             wake_ratio: Some(2.0),

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Facts {
     /// Metadata by key. A replay needs `format` (version of the slot encoding), `board` (its name), `digest`
     /// (BLAKE3 of its effective values), `auto_arm` (whether the run was allowed to arm by itself),
-    /// `simulated`, `rung` (the quality level of every cycle, if it was fixed) and `resumed` (whether the
+    /// `simulated`, `quality` (the quality level of every cycle, if it was fixed) and `resumed` (whether the
     /// field started from a saved state). The others are for human readers.
     pub words: BTreeMap<String, String>,
     /// The board's effective values, as a board file that can be loaded again.

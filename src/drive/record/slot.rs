@@ -64,7 +64,6 @@ pub struct Slot {
     /// The combined limits of all causes.
     pub limits: Limits,
     /// Quality level of the next cycle.
-    #[serde(rename = "rung")]
     pub quality: QualityLevel,
     /// The frame, limited to the channels in use.
     pub frame: Vec<Sample>,
@@ -90,7 +89,6 @@ pub struct FieldRecord {
     /// From the slot that requested it to this slot.
     pub age: Span,
     /// Quality level at which the cycle was computed.
-    #[serde(rename = "rung")]
     pub quality: QualityLevel,
     /// Why the engine did not run, as text; `None`: it ran.
     pub state: Option<String>,

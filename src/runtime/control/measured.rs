@@ -253,7 +253,7 @@ impl Instruments {
         let last = summary.last.as_ref()?;
         let reason = match (last.quality, self.held, summary.stepped_down) {
             (QualityLevel::BEST, ..) => None,
-            (_, Some(_), _) => Some("held there by --rung".to_string()),
+            (_, Some(_), _) => Some("held there by --quality".to_string()),
             (_, None, Some(step)) => Some(self.why_lower(&step, last.slot)),
             (_, None, None) => Some("the reason was not recorded".to_string()), // the record was dropped
         };

@@ -209,7 +209,7 @@ fn a_rehearsal_runs_the_real_program_without_judging() {
         "scripts/stand-in-driver",
         &format!("mkdir -p \"$1\" && ln -s '{}' \"$1\"", library.display()),
     );
-    let only = ["bench/cuda/8/f32/rung-0", "bench/cuda/batch-2/f32", "start/cache"];
+    let only = ["bench/cuda/8/f32/level-0", "bench/cuda/batch-2/f32", "start/cache"];
     let arguments = only.iter().flat_map(|name| ["--only", *name]);
     let (said, report) = kit.check(&["--emulated"].into_iter().chain(arguments).collect::<Vec<_>>());
     assert_eq!(results(&report), vec!["passed"; 3], "{report}");

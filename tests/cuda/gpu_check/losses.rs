@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 
 /// Answers `doctor`, and gives each of the two one-robot benches a different answer.
 fn answers(f32: &str, f16: &str) -> String {
-    let answers =
-        format!("*doctor*) echo '{{\"here\":1}}' ;;\n*'f32 --rung'*) {f32} ;;\n*'f16 --rung'*) {f16} ;;");
+    let answers = format!(
+        "*doctor*) echo '{{\"here\":1}}' ;;\n*'f32 --quality'*) {f32} ;;\n*'f16 --quality'*) {f16} ;;"
+    );
     format!("case \"$*\" in\n{answers}\nesac")
 }
 
@@ -68,7 +69,7 @@ fn a_hanging_part_is_killed_and_the_rest_skipped() {
     let hung = part(&report, ROBOT_F32);
     assert_eq!((&hung["result"], &hung["exit_code"]), (&json!("failed"), &json!(-9)));
     assert!(word(&report, ROBOT_F32, "why").ends_with("s: killed"), "{hung}");
-    let left = part(&report, "bench/cpu/64/f16/rung-5");
+    let left = part(&report, "bench/cpu/64/f16/level-5");
     assert_eq!(left["result"], "not begun");
     assert!(left["why"].as_str().is_some_and(|why| why.contains("the time limit was reached")), "{left}");
     assert_eq!(report["state"], "the time limit was reached");

@@ -24,7 +24,7 @@ pub fn targets(section: &Section<'_>, periods: &Periods) -> Targets {
         cycle_p50: section.millis("cycle_p50_ms", 0.001..=60_000.0).optional(),
         cycle_p99: section.millis("cycle_p99_ms", 0.001..=60_000.0).optional(),
         tail_ratio: section.real("tail_ratio", 1.0..=1000.0).optional(),
-        rung5_ratio: section.real("rung5_ratio", RATIO).optional(),
+        level5_ratio: section.real("level5_ratio", RATIO).optional(),
         f16_ratio: section.real("f16_ratio", RATIO).optional(),
         memory_mb: section.real("memory_mb", 0.1..=1e6).optional(),
         sensor_to_motor: section.millis("sensor_to_motor_ms", 0.01..=1000.0).optional(),
