@@ -7,9 +7,6 @@ use std::fmt::Write;
 
 /// Pixels per metre.
 const SCALE: f64 = 60.0;
-/// Radius of the circle around the goal, metres: the distance at which the benchmark counts the goal as
-/// reached.
-const NEAR_M: f64 = 1.0;
 
 /// The drawing of `run` through `course`; `title` is its caption.
 pub fn drawing(course: &Course, run: &Run, title: &str) -> String {
@@ -47,7 +44,8 @@ pub fn drawing(course: &Course, run: &Run, title: &str) -> String {
     }
     put(disc(plan.start, 0.1, r##"fill="#07c""##));
     if let Some(goal) = plan.goal {
-        put(disc(goal, NEAR_M, r##"fill="none" stroke="#2a2" stroke-dasharray="6 4""##));
+        // The distance at which the goal counts as reached.
+        put(disc(goal, course.rules.near_m, r##"fill="none" stroke="#2a2" stroke-dasharray="6 4""##));
         put(disc(goal, 0.1, r##"fill="#2a2""##));
     }
     let points: Vec<String> =
@@ -62,7 +60,7 @@ pub fn drawing(course: &Course, run: &Run, title: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::course::{BARN_RULES, empty};
+    use super::super::course::{BARN_RULES, Rules, empty};
     use super::*;
 
     #[test]
@@ -70,7 +68,7 @@ mod tests {
         let mut plan = empty();
         plan.discs = vec![[5.0, 9.0, 0.1], [7.0, 9.0, 0.1]];
         plan.walls = vec![[1.0, 1.0, 2.0, 2.0]];
-        let course = Course { number: 1, plan, path_m: 10.0, rules: BARN_RULES };
+        let course = Course { number: 1, plan, path_m: 10.0, rules: Rules { near_m: 0.3, ..BARN_RULES } };
         let mut run = Run {
             world: 1,
             outcome: Outcome::Contact,
@@ -86,6 +84,10 @@ mod tests {
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && svg.contains("a &lt; b"));
         // Two discs, start, goal and the circle around it, the contact.
         assert_eq!((svg.matches("<circle").count(), svg.matches("<path").count()), (6, 1));
+        assert!(
+            svg.contains(r##"r="18.0" fill="none" stroke="#2a2""##),
+            "the goal counts as reached within 0.3 m"
+        );
         assert!(svg.contains(r#"points="360.0,840.0 360.0,780.0""#), "{svg}");
         run.outcome = Outcome::Reached;
         assert_eq!(drawing(&course, &run, "").matches("<circle").count(), 5);
