@@ -2,6 +2,7 @@
 //! requests are refused; an interrupted bench prints no figures; a board's targets decide the exit code. No
 //! test here asserts a duration.
 
+mod barn;
 mod device;
 
 use crate::cli::{err, out, output, watching};

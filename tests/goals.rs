@@ -113,6 +113,19 @@ fn a_route_is_driven_and_its_end_reported() {
 }
 
 #[test]
+fn the_goal_of_a_world_file_is_driven_to_unless_another_is_given() {
+    // The robot starts facing along y, so the goal is half a metre ahead and 2 m to its right.
+    let world = World::new("own-goal", "heading_deg = 90.0\ngoal = [3.0, 2.5]\n");
+    let ended = world.run(&["--for", "60s"]);
+    let goal = &ended["goal"];
+    let [ahead, left] = [0, 1].map(|axis| goal["goal"][axis].as_f64().expect("metres"));
+    assert!((ahead - 0.5).abs() < 1e-9 && (left + 2.0).abs() < 1e-9, "{ended}");
+    assert_eq!((&goal["state"], &ended["contacts"]), (&"arrived".into(), &0.into()), "{ended}");
+    let other = world.run(&["--for", "1s", "--goal", "1,0"]);
+    assert_eq!(other["goal"]["goal"][0], 1.0, "{other}");
+}
+
+#[test]
 fn a_patrol_goes_on_until_the_end_of_the_run() {
     let world = World::new("patrol", "discs = [[2.0, 2.0, 0.2]]\n");
     for seed in ["1", "2", "3"] {

@@ -61,11 +61,11 @@ pub struct Args {
     /// Drive the board in the simulator, with its own buses, chips, lines and limits, but no real wire
     #[arg(long, conflicts_with = "guard", long_help = SIMULATE_HELP)]
     pub simulate: bool,
-    /// World file for the simulated robot: room, obstacles, ledges, start (docs/commands.md, "Worlds")
+    /// World file for the simulated robot: room, obstacles, start, goal (docs/commands.md, "Worlds")
     #[arg(long, value_name = "FILE")]
     pub world: Option<PathBuf>,
     /// Go to these places as soon as the robot is armed: X,Y[;X,Y...], metres ahead and to the left of the
-    /// start
+    /// start [default: the goal in the world file, if it has one]
     #[arg(long, value_name = "X,Y;...", value_parser = go::route, allow_hyphen_values = true)]
     pub goal: Option<Route>,
     /// With --goal: patrol these places instead of stopping at the last one
@@ -169,14 +169,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let world = args.world.as_ref().map(|path| arguments::world(&mut loaded, path)).transpose()?;
     arguments::engine(&mut loaded.board, args.engine, None);
     loaded.board.safety.auto_arm |= args.arm;
-    if args.goal.is_some() {
-        go::demand_navigator(&loaded.board)?;
-    }
-    let task = match args.goal {
-        Some(route) if args.repeat => go::patrol(route)?,
-        Some(route) => Task::Go(route),
-        None => Task::Wander,
-    };
+    let task = task(&args, &loaded.board)?;
     let mut picture = picture(&args, &loaded.board, &task)?;
     let readout = args.readout.as_deref().map(arguments::readout).transpose()?;
     let interrupt = Interrupt::watch()?;
@@ -282,6 +275,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
         super::output::json(&report)?;
     }
     report.verdict().and(pictured)
+}
+
+/// What the robot does once it is armed: it goes where `--goal` or else the world file says, or wanders.
+fn task(args: &Args, board: &Board) -> Result<Task, Failure> {
+    let world = board.sim.as_ref().and_then(|sim| sim.world.as_ref());
+    let Some(route) = args.goal.or_else(|| world.and_then(Route::of_world)) else { return Ok(Task::Wander) };
+    go::demand_navigator(board)?;
+    if args.repeat { go::patrol(route) } else { Ok(Task::Go(route)) }
 }
 
 /// The picture that `--svg` requests.

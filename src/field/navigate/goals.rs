@@ -7,7 +7,7 @@ use super::navigator::{FARTHEST_M, State};
 use super::senses::{NavigationInput, beams};
 use super::{Beam, Driver, Surroundings};
 use crate::base::command::MAX_MOTORS;
-use crate::base::plan::Board;
+use crate::base::plan::{Board, WorldPlan};
 use crate::base::time::{Instant, Span};
 use crate::decision::motion::{MotionModel, OdometryPose};
 use crate::system::rt::triple_buffer::{Reader, Writer, triple_buffer};
@@ -104,6 +104,12 @@ impl From<Route> for Vec<Place> {
 }
 
 impl Route {
+    /// The route to the goal of `world`, from its start; `None`: it has no goal.
+    pub fn of_world(world: &WorldPlan) -> Option<Route> {
+        let start = OdometryPose { at: world.start, heading: world.heading_deg.to_radians() };
+        world.goal.and_then(|goal| Route::try_from(vec![start.sees(goal)]).ok())
+    }
+
     /// Its places.
     pub fn places(&self) -> &[Place] {
         &self.places[..self.count]

@@ -6,7 +6,6 @@ use super::course::{Course, Rules};
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{Board, QualityLevel};
 use crate::base::time::{Clock, Instant, SimClock};
-use crate::decision::motion::OdometryPose;
 use crate::field::engine::Cycle;
 use crate::field::navigate::goals::{Route, Task};
 use crate::field::{FieldInput, FieldOutput, Inspect};
@@ -104,15 +103,13 @@ pub fn drive(board: &Board, course: &Course, pilot: Pilot) -> Result<Run, BuildE
     let mut board = board.clone();
     board.sim.get_or_insert_default().world = Some(plan.clone());
     let goal = plan.goal.unwrap_or(plan.start);
-    let start = OdometryPose { at: plan.start, heading: plan.heading_deg.to_radians() };
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
-    let goal_from_start = start.sees(goal);
     let options = Options {
         seed: course.number.into(),
         quality: Some(QualityLevel::BEST),
         around: Some(silence()),
-        task: Route::try_from(vec![goal_from_start]).map_or(Task::Stand, Task::Go),
+        task: Route::of_world(plan).map_or(Task::Stand, Task::Go),
         driver: pilot.driver(&board, course.number.into()),
         ..Options::default()
     };
