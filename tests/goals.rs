@@ -113,7 +113,7 @@ fn a_route_is_driven_and_its_end_reported() {
 }
 
 #[test]
-fn the_goal_of_a_world_file_is_driven_to_unless_another_is_given() {
+fn a_world_files_goal_is_driven_to_unless_another_is_given() {
     // The robot starts facing along y, so the goal is half a metre ahead and 2 m to its right.
     let world = World::new("own-goal", "heading_deg = 90.0\ngoal = [3.0, 2.5]\n");
     let ended = world.run(&["--for", "60s"]);

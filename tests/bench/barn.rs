@@ -1,5 +1,5 @@
-//! `ganglion bench barn`: the counts of each driver agree with its runs, the worlds come from the folder, rough
-//! conditions and other drivers change the runs, and the drawing shows one of them.
+//! `ganglion bench barn`: the counts of each driver agree with its runs, the same command gives the same
+//! runs, rough conditions give others, and the drawing shows one of them.
 
 use super::{number, object};
 use crate::cli::{err, out, output};
