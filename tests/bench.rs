@@ -6,13 +6,13 @@ mod barn;
 mod device;
 
 use crate::cli::{err, out, output, watching};
+use crate::folder::Folder;
 use ganglion::base::plan::{EngineKind, FieldPlan, Params, QUALITY_LEVELS, QualityLevel, Shape, Storage};
 use ganglion::base::time::Span;
 use ganglion::deploy::bench::{FieldBench, FieldFigures};
 use ganglion::field::STAGES;
 use rustix::process::Signal;
 use serde_json::Value;
-use std::path::PathBuf;
 use std::process::Output;
 use std::sync::atomic::AtomicBool;
 
@@ -90,13 +90,10 @@ fn the_fields_object_has_every_figure_and_they_agree() {
 
 #[test]
 fn the_recorders_object_has_every_figure_and_its_file_is_gone() {
-    let folder = std::env::temp_dir().join(format!("ganglion-bench-record-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("bench-record");
     let into = folder.to_str().expect("UTF-8");
     let ended = output(&["bench", "record", "--seconds", "3", "--into", into, "--json"]);
-    let left = std::fs::read_dir(&folder).expect("a folder").count();
-    let _ = std::fs::remove_dir_all(&folder);
-    assert_eq!(left, 0, "the recording is deleted");
+    assert_eq!(folder.names(), [""; 0], "the recording is deleted");
     // The test must not depend on whether this machine meets the targets at the moment.
     assert!(matches!(ended.status.code(), Some(0 | 75)), "{}", err(&ended));
     let object = object(&ended);
@@ -181,14 +178,14 @@ fn an_interrupted_bench_prints_no_figures() {
     }
 }
 
-/// A board file that is deleted after the test.
-struct File(PathBuf);
+/// A folder with a board file.
+struct File(Folder);
 
 impl File {
     fn new(name: &str, text: &str) -> File {
-        let path = std::env::temp_dir().join(format!("ganglion-bench-{name}-{}.toml", std::process::id()));
-        std::fs::write(&path, text).expect("a board file");
-        File(path)
+        let folder = Folder::new(&format!("bench-{name}"));
+        folder.write("board.toml", text);
+        File(folder)
     }
     /// Runs `bench all` on this board.
     fn bench(&self) -> Output {
@@ -196,14 +193,8 @@ impl File {
     }
     /// Runs `bench all` on this board with further arguments.
     fn bench_with(&self, more: &[&str]) -> Output {
-        let path = self.0.to_str().expect("UTF-8");
-        output(&[&["bench", "all", "--board", path, "--seconds", "1.2", "--json"], more].concat())
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let path = self.0.path("board.toml");
+        output(&[&["bench", "all", "--board", &path, "--seconds", "1.2", "--json"], more].concat())
     }
 }
 

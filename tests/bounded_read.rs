@@ -2,9 +2,10 @@
 //! sequences.
 
 use crate::cli::{err, ganglion, out};
+use crate::folder::Folder;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,30 +14,6 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Sets the window title, clears the line, and clears the screen; the last sequence begins with the
 /// one-character control sequence introducer.
 const OBEYED: &str = "\x1b]0;owned\x07\x1b[2K\u{9b}2J";
-
-/// A folder that is deleted after the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganglion-intake-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-    fn file(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.join(name), text).expect("a file");
-        self.path(name)
-    }
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_string_lossy().into_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// The program's output; the program is killed if it does not end in time.
 fn answer(words: &[&str]) -> Output {
@@ -64,13 +41,13 @@ fn make_fifo(path: &str) {
 
 #[test]
 fn every_requested_file_is_regular_and_of_bounded_length() {
-    let folder = Folder::new("kinds");
-    let (fifo, sparse) = (folder.path("fifo.toml"), folder.file("sparse.toml", ""));
+    let folder = Folder::new("intake-kinds");
+    let (fifo, sparse) = (folder.path("fifo.toml"), folder.write("sparse.toml", ""));
     make_fifo(&fifo);
     std::fs::File::options().write(true).open(&sparse).unwrap().set_len(1 << 40).expect("a sparse file");
     let device = folder.path("zero.toml");
     std::os::unix::fs::symlink("/dev/zero", &device).expect("a link");
-    let (log, new) = (folder.file("log.csv", "near,far\n1,1\n"), folder.path("new"));
+    let (log, new) = (folder.write("log.csv", "near,far\n1,1\n"), folder.path("new"));
     for (path, why) in [
         (&fifo, "a FIFO, not a regular file"),
         (&device, "a device, not a regular file"),
@@ -98,9 +75,9 @@ fn every_requested_file_is_regular_and_of_bounded_length() {
 fn unfitting_field_is_refused_before_teaching() {
     // 16 channels of 64^3 cells, 9.4 MB per pattern: a thousand of them do not fit into 3 GB of address
     // space.
-    let folder = Folder::new("room");
+    let folder = Folder::new("intake-room");
     let field = "[field]\ngrid = 64\npatterns = 1000\nbank = 100000\n";
-    let board = folder.file("large.toml", &format!("inherits = \"sim\"\n{field}"));
+    let board = folder.write("large.toml", format!("inherits = \"sim\"\n{field}"));
     let limited = |words: &[&str]| {
         let limit = ["-c", "ulimit -v 3000000 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_ganglion")];
         Command::new("sh").args(limit).args(words).output().expect("a shell")
@@ -127,7 +104,7 @@ fn tame(words: &str) {
 
 #[test]
 fn file_text_is_shown_with_control_characters_escaped() {
-    let folder = Folder::new("obeyed");
+    let folder = Folder::new("intake-obeyed");
     let written = "\\u001b]0;owned\\u0007\\u001b[2K\\u009b2J";
     for (name, text) in [
         ("raw.toml", format!("x = \"{OBEYED}\"\n")),
@@ -137,7 +114,7 @@ fn file_text_is_shown_with_control_characters_escaped() {
         ("name.toml", format!("inherits = \"sim\"\n[[sensor]]\nname = \"{written}\"\n")),
         (OBEYED, "inherits = 3\n".to_string()),
     ] {
-        let path = folder.file(name, &text);
+        let path = folder.write(name, &text);
         for words in [&["check", &path][..], &["check", &path, "--json"], &["doctor", "--board", &path]] {
             let ended = answer(words);
             assert_eq!(ended.status.code(), Some(78), "{words:?}: {}", err(&ended));
@@ -145,8 +122,8 @@ fn file_text_is_shown_with_control_characters_escaped() {
             tame(&err(&ended));
         }
     }
-    let (board, new) = (folder.file("b.toml", crate::learn::BOARD), folder.path("new"));
-    let log = folder.file(&format!("label {OBEYED}"), &format!("near,far,what\n1,1,{OBEYED}\n"));
+    let (board, new) = (folder.write("b.toml", crate::learn::BOARD), folder.path("new"));
+    let log = folder.write(&format!("label {OBEYED}"), format!("near,far,what\n1,1,{OBEYED}\n"));
     for log in [log, folder.path(&format!("absent {OBEYED}"))] {
         let words = ["learn", "--log", &log, "--board", &board, "--label", "what", "-o", &new];
         let ended = answer(&words);
@@ -169,7 +146,7 @@ fn peer(path: &Path, reply: String) -> std::thread::JoinHandle<()> {
 
 #[test]
 fn peer_text_is_shown_with_control_characters_escaped() {
-    let folder = Folder::new("peer");
+    let folder = Folder::new("intake-peer");
     let said = format!("{OBEYED}\n  motors     stand");
     let account = serde_json::json!({
         "schema": 1, "board": said, "engine": said, "engine_state": said, "mode": said, "latched": said,
@@ -181,7 +158,7 @@ fn peer_text_is_shown_with_control_characters_escaped() {
     });
     let reply = serde_json::json!({ "done": false, "why": [said], "may_pass": false, "account": account });
     for (nth, words) in [&["status"][..], &["status", "--json"], &["disarm"]].into_iter().enumerate() {
-        let socket = folder.0.join(format!("socket-{nth}"));
+        let socket = folder.join(format!("socket-{nth}"));
         let answered = peer(&socket, reply.to_string());
         let ended = answer(&[words, &["--socket", &socket.to_string_lossy()]].concat());
         answered.join().expect("the peer");

@@ -14,6 +14,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::folder::Folder;
 use ganglion::workshop::learn::parallel;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -129,15 +130,15 @@ fn a_wrong_command_line_exits_64_with_one_line_on_stderr() {
 
 #[test]
 fn current_directory_never_changes_what_a_bare_name_means() {
-    let folder = std::env::temp_dir().join(format!("ganglion-shadow-{}", std::process::id()));
-    std::fs::create_dir_all(folder.join("sim")).expect("a folder");
-    std::fs::write(folder.join("picarx-v4"), "inherits = \"sim\"\n").expect("a file");
-    std::fs::write(folder.join("mine"), "inherits = \"sim\"\n").expect("a file");
+    let folder = Folder::new("shadow");
+    std::fs::create_dir(folder.join("sim")).expect("a folder");
+    for name in ["picarx-v4", "mine"] {
+        folder.write(name, "inherits = \"sim\"\n");
+    }
     let here = |words: &[&str]| ganglion(words).current_dir(&folder).output().expect("the program starts");
     let real = here(&["check", "picarx-v4"]);
     let simulated = here(&["run", "--clock", "sim", "--for", "100ms"]);
     let (bare, file) = (here(&["check", "mine"]), here(&["check", "./mine"]));
-    let _ = std::fs::remove_dir_all(&folder);
     assert_eq!(out(&real), out(&output(&["check", "picarx-v4"])), "not a file that happens to be there");
     assert_eq!(simulated.status.code(), Some(0), "{}", err(&simulated));
     assert_eq!(bare.status.code(), Some(78));
@@ -171,8 +172,7 @@ fn simulated_run_reports_its_drive_and_keeps_a_held_level() {
 
 #[test]
 fn a_saved_calibration_can_be_loaded_and_calibrated_again() {
-    let folder = std::env::temp_dir().join(format!("ganglion-keep-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("keep");
     let here = |words: &[&str]| ganglion(words).current_dir(&folder).output().expect("the program starts");
     let servo = |board: &str, save: &str| {
         here(&["calibrate", "servo", "steering", "--offset", "3.5", "--board", board, "--save", save])
@@ -181,7 +181,6 @@ fn a_saved_calibration_can_be_loaded_and_calibrated_again() {
         (servo("sim", "one.toml"), servo("./one.toml", "two.toml"), servo("sim", "three"));
     let checked = here(&["check", "two.toml"]);
     let text = std::fs::read_to_string(folder.join("two.toml")).unwrap_or_default();
-    let _ = std::fs::remove_dir_all(&folder);
     assert_eq!(first.status.code(), Some(0), "{}", err(&first));
     assert_eq!(second.status.code(), Some(0), "{}", err(&second));
     assert!(text.contains("inherits = \"one.toml\"\n"), "{text}");
@@ -192,9 +191,8 @@ fn a_saved_calibration_can_be_loaded_and_calibrated_again() {
 
 #[test]
 fn an_invalid_board_exits_78_and_names_its_line() {
-    let path = std::env::temp_dir().join(format!("ganglion-cli-{}.toml", std::process::id()));
-    std::fs::write(&path, "inherits = \"sim\"\nperiod_ms = -3\n").expect("a board file");
-    let file = path.to_str().expect("UTF-8");
+    let folder = Folder::new("cli");
+    let file = &*folder.write("board.toml", "inherits = \"sim\"\nperiod_ms = -3\n");
     for arguments in [&["check", file][..], &["doctor", "--board", file]] {
         let refused = output(arguments);
         assert_eq!(refused.status.code(), Some(78), "{arguments:?}: {}", err(&refused));
@@ -203,7 +201,7 @@ fn an_invalid_board_exits_78_and_names_its_line() {
         assert!(words.contains(file) && words.contains("period_ms"), "{words}");
         assert!(!words.contains("backtrace"), "{words}");
     }
-    std::fs::remove_file(&path).expect("it existed");
+    std::fs::remove_file(file).expect("it existed");
     assert_eq!(output(&["check", file]).status.code(), Some(78), "a missing board file");
 }
 
@@ -214,13 +212,10 @@ fn a_board_that_requests_rppal_does_not_start_elsewhere() {
     {
         return; // a Raspberry Pi: the board starts here
     }
-    let path = std::env::temp_dir().join(format!("ganglion-rppal-{}.toml", std::process::id()));
-    let text = "inherits = \"generic-linux\"\n[bus]\naccess = \"rppal\"\n";
-    std::fs::write(&path, text).expect("a board file");
-    let file = path.to_str().expect("UTF-8");
+    let folder = Folder::new("rppal");
+    let file = &*folder.write("board.toml", "inherits = \"generic-linux\"\n[bus]\naccess = \"rppal\"\n");
     assert_eq!(output(&["check", file]).status.code(), Some(0), "the board itself is valid");
     let refused = output(&["run", "--board", file, "--for", "1s"]);
-    std::fs::remove_file(&path).expect("it existed");
     assert_eq!(refused.status.code(), Some(69), "{}", err(&refused));
     let words = err(&refused);
     assert!(words.contains("rppal") && words.contains("not a Raspberry Pi"), "{words}");
@@ -249,7 +244,8 @@ fn a_full_disk_is_reported_as_a_failure() {
 
 #[test]
 fn only_the_journal_gets_priorities() {
-    let path = std::env::temp_dir().join(format!("ganglion-journal-{}", std::process::id()));
+    let folder = Folder::new("journal");
+    let path = folder.join("written");
     let written_as = |stream: &str| {
         let file = File::create(&path).expect("a file");
         let told = match stream {
@@ -266,7 +262,6 @@ fn only_the_journal_gets_priorities() {
     assert!(written_as("its own").starts_with("<3>ganglion: "));
     // Inherited from a parent whose standard error was the journal, which this one is not.
     assert!(written_as("1:1").starts_with("ganglion: "));
-    std::fs::remove_file(&path).expect("it existed");
 }
 
 #[test]
@@ -452,8 +447,8 @@ fn terminal_signals_do_not_stop_a_run() {
 
 #[test]
 fn every_signal_ends_manual_motor_commands_and_saves_nothing() {
-    let path = std::env::temp_dir().join(format!("ganglion-trim-{}.toml", std::process::id()));
-    let file = path.to_str().expect("UTF-8");
+    let folder = Folder::new("trim");
+    let file = &*folder.path("board.toml");
     for signal in ENDING {
         for verb in [
             // Waits for a person who does not answer.
@@ -468,20 +463,18 @@ fn every_signal_ends_manual_motor_commands_and_saves_nothing() {
             let ended = run.finish();
             assert_eq!(ended.status.code(), Some(69), "{verb:?} {signal:?}: {}", err(&ended));
             assert!(err(&ended).contains("interrupted"), "{}", err(&ended));
-            assert!(!path.exists(), "{verb:?} {signal:?}");
+            assert_eq!(folder.names(), [""; 0], "{verb:?} {signal:?}");
         }
     }
 }
 
 #[test]
 fn strict_board_refused_a_grant_exits_77_without_figures() {
-    let path = std::env::temp_dir().join(format!("ganglion-strict-{}.toml", std::process::id()));
+    let folder = Folder::new("strict");
     let board = "inherits = \"sim\"\n[rt]\nstrict = true\ncpu = 1023\n"; // a core that no test machine has
-    std::fs::write(&path, board).expect("a board file");
-    let file = path.to_str().expect("UTF-8");
+    let file = &*folder.write("board.toml", board);
     let refused = output(&["run", "--board", file, "--for", "600s", "--json"]);
     let doctor = output(&["doctor", "--board", file]);
-    std::fs::remove_file(&path).expect("it existed");
     assert_eq!(refused.status.code(), Some(77), "{}", err(&refused));
     assert_eq!(out(&refused), "");
     assert!(err(&refused).contains("core 1023") && err(&refused).contains("rt.cpu"), "{}", err(&refused));

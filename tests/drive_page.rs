@@ -4,50 +4,29 @@
 mod browser; // headless Chromium: its errors for a page, and screenshots
 
 use crate::cli::{err, out, output};
+use crate::folder::Folder;
 use crate::skips::skip;
 use browser::{Browser, DARK};
 use serde_json::Value;
 use std::fs;
-use std::path::PathBuf;
 
-/// A folder that is removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("ganglion-report-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_string()
-    }
-
-    /// A recorded run with these options.
-    fn recorded(&self, options: &[&str]) -> String {
-        let path = self.path("run.mcap");
-        let run = ["run", "--engine", "cpu", "--record", &path];
-        let ended = output(&[&run[..], options].concat());
-        assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
-        path
-    }
-
-    /// The page of a recording, and its text.
-    fn page(&self, recording: &str) -> (String, String) {
-        let page = self.path("page.html");
-        let ended = output(&["report", recording, "-o", &page]);
-        assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
-        assert!(out(&ended).contains("page.html"), "{}", out(&ended));
-        let text = fs::read_to_string(&page).unwrap();
-        (page, text)
-    }
+/// A recorded run with these options.
+fn recorded(folder: &Folder, options: &[&str]) -> String {
+    let path = folder.path("run.mcap");
+    let run = ["run", "--engine", "cpu", "--record", &path];
+    let ended = output(&[&run[..], options].concat());
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+    path
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// The page of a recording, and its text.
+fn page_of(folder: &Folder, recording: &str) -> (String, String) {
+    let page = folder.path("page.html");
+    let ended = output(&["report", recording, "-o", &page]);
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+    assert!(out(&ended).contains("page.html"), "{}", out(&ended));
+    let text = fs::read_to_string(&page).unwrap();
+    (page, text)
 }
 
 /// The data that the script of a page draws.
@@ -67,9 +46,9 @@ const SILENT: [&str; 8] = ["--clock", "sim", "--for", "12s", "--seed", "7", "--f
 
 #[test]
 fn a_page_has_what_info_says_and_each_event() {
-    let folder = Folder::new("content");
-    let recording = folder.recorded(&SILENT);
-    let (_, page) = folder.page(&recording);
+    let folder = Folder::new("report-content");
+    let recording = recorded(&folder, &SILENT);
+    let (_, page) = page_of(&folder, &recording);
     let info = output(&["log", "info", &recording, "--json"]);
     let info = out(&info);
     let object: Value = serde_json::from_str(info.lines().last().unwrap()).unwrap();
@@ -99,9 +78,9 @@ fn a_page_has_what_info_says_and_each_event() {
 
 #[test]
 fn slices_of_a_long_run_are_thinned_evenly() {
-    let folder = Folder::new("thinned");
-    let recording = folder.recorded(&["--clock", "sim", "--for", "130s", "--seed", "7"]);
-    let (_, page) = folder.page(&recording);
+    let folder = Folder::new("report-thinned");
+    let recording = recorded(&folder, &["--clock", "sim", "--for", "130s", "--seed", "7"]);
+    let (_, page) = page_of(&folder, &recording);
     let data = data(&page);
     let seconds: Vec<f64> = list(&data, "slices").iter().filter_map(|set| set[0].as_f64()).collect();
     assert!((60..=120).contains(&seconds.len()), "{} of some 260 sets", seconds.len());
@@ -115,9 +94,9 @@ fn slices_of_a_long_run_are_thinned_evenly() {
 #[test]
 fn a_browser_draws_every_plot_without_an_error() {
     let Some(browser) = Browser::find() else { return skip("no Chromium") };
-    let folder = Folder::new("drawn");
+    let folder = Folder::new("report-drawn");
     // In real time, so that there is a status.
-    let (page, text) = folder.page(&folder.recorded(&["--for", "4s", "--seed", "7"]));
+    let (page, text) = page_of(&folder, &recorded(&folder, &["--for", "4s", "--seed", "7"]));
     let shown = browser.shown(&page);
     assert_eq!(shown.errors, [""; 0], "unchanged, with its content security policy");
     assert!(shown.document.contains("data-drawn="), "{}", shown.document);
@@ -183,13 +162,13 @@ const wait = async ready => { while (!ready()) await new Promise(on => setTimeou
 
 #[test]
 fn text_from_a_recording_never_becomes_a_script() {
-    let folder = Folder::new("hostile");
+    let folder = Folder::new("report-hostile");
     let board = folder.path("<img src=x onerror=alert(1)>.toml");
     let unit = "</script><script>document.title='owned'</script><!--<script>";
     let text = format!("inherits = \"sim\"\n[[sensor]]\nname = \"range\"\nunit = \"{unit}\"\n");
     fs::write(&board, text).unwrap();
-    let recording = folder.recorded(&["--clock", "sim", "--for", "2s", "--board", &board]);
-    let (page, text) = folder.page(&recording);
+    let recording = recorded(&folder, &["--clock", "sim", "--for", "2s", "--board", &board]);
+    let (page, text) = page_of(&folder, &recording);
     assert_eq!(text.matches("</script").count(), 3, "the data and the two scripts");
     assert_eq!(text.matches("<script").count(), 3);
     assert_eq!(text.matches("<img").count(), 0);
@@ -204,8 +183,8 @@ fn text_from_a_recording_never_becomes_a_script() {
 
 #[test]
 fn a_recording_is_never_written_over() {
-    let folder = Folder::new("files");
-    let recording = folder.recorded(&["--clock", "sim", "--for", "12s"]);
+    let folder = Folder::new("report-files");
+    let recording = recorded(&folder, &["--clock", "sim", "--for", "12s"]);
     let before = fs::read(&recording).unwrap();
     let refused = |from: &str, to: &str, code: i32, part: &str| {
         let ended = output(&["report", from, "-o", to]);
@@ -225,8 +204,8 @@ fn a_recording_is_never_written_over() {
     refused(&recording, &folder.path("no/such/folder.html"), 69, "folder.html");
     assert!(!std::path::Path::new(&page).exists(), "a failure leaves no page");
     // A page is replaced by a newer one, even if the newer one shows a truncated recording.
-    let (page, whole) = folder.page(&recording);
+    let (page, whole) = page_of(&folder, &recording);
     fs::write(&recording, &before[..before.len() / 2]).unwrap();
-    let (_, cut) = folder.page(&recording);
+    let (_, cut) = page_of(&folder, &recording);
     assert!(whole.contains("The file is complete.") && cut.contains("The file was truncated"), "{page}");
 }

@@ -3,6 +3,7 @@
 //! stop. The tests use real threads and the simulated robot.
 
 use crate::cli;
+use crate::folder::Folder;
 use ganglion::base::fault::BusFault;
 use ganglion::base::plan::{Board, RtPlan};
 use ganglion::base::time::{Clock, Instant, MonotonicClock, SimClock, Span};
@@ -356,10 +357,8 @@ fn dead_at_its_end(board: &str) -> (Option<i32>, String, Value) {
 
 #[test]
 fn silent_bus_at_the_end_exits_69_unless_a_line_holds_motors() {
-    let path = std::env::temp_dir().join(format!("ganglion-no-line-{}.toml", std::process::id()));
-    std::fs::write(&path, NO_LINE).expect("written");
-    let (code, said, heard) = dead_at_its_end(path.to_str().expect("a path"));
-    let _ = std::fs::remove_file(&path);
+    let folder = Folder::new("no-line");
+    let (code, said, heard) = dead_at_its_end(&folder.write("board.toml", NO_LINE));
     assert_eq!((code, &heard), (Some(69), &false.into()), "{said}");
     assert!(said.contains("cut their power"), "{said}");
     let (code, said, heard) = dead_at_its_end("sim");

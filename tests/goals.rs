@@ -2,8 +2,8 @@
 //! stands still or drives by its field when told to.
 
 use crate::cli::{self, Running, err, out, output};
+use crate::folder::Folder;
 use serde_json::Value;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Longer than a simulated robot takes to drive a metre, however busy the machine is.
@@ -23,9 +23,8 @@ fn distance(goal: &Value) -> f64 {
 
 /// A robot with a ring of range sensors that drives in a simulated room until it is told to stop.
 struct Robot {
-    folder: PathBuf,
-    running: Running,
-    _world: World,
+    _running: Running, // dropped first, so the robot ends before its folder is removed
+    folder: Folder,
 }
 
 impl Robot {
@@ -35,21 +34,17 @@ impl Robot {
 
     /// A robot with the lines `more` in its board file, and `things` in its world file.
     fn start_with(name: &str, more: &str, things: &str) -> Robot {
-        let world = World::new(name, things);
-        let folder = std::env::temp_dir().join(format!("ganglion-goals-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let socket = folder.join("control").display().to_string();
-        let file = world.0.display().to_string();
-        let board = folder.join("board.toml").display().to_string();
-        std::fs::write(&board, format!("inherits = \"barn\"\n{more}")).expect("written");
-        let run = ["run", "--board", &board, "--world", &file, "--control", &socket, "--for", "600s"];
-        let robot = Robot { folder, running: cli::watching(&run), _world: world };
+        let folder = Folder::new(&format!("goals-{name}"));
+        let (socket, world) = (folder.path("control"), folder.write("world.toml", room(things)));
+        let board = folder.write("board.toml", format!("inherits = \"barn\"\n{more}"));
+        let run = ["run", "--board", &board, "--world", &world, "--control", &socket, "--for", "600s"];
+        let robot = Robot { _running: cli::watching(&run), folder };
         robot.once("armed", |status| status["mode"] == "armed");
         robot
     }
 
     fn ask(&self, arguments: &[&str]) -> std::process::Output {
-        let socket = self.folder.join("control").display().to_string();
+        let socket = self.folder.path("control");
         output(&[arguments, &["--json", "--socket", &socket]].concat())
     }
 
@@ -67,26 +62,24 @@ impl Robot {
     }
 }
 
-impl Drop for Robot {
-    fn drop(&mut self) {
-        self.running = Running::none(); // ends the robot before its folder is deleted
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
+/// The text of a world file: a room of 6 x 4 m, in which the robot starts 1 m from one end.
+fn room(more: &str) -> String {
+    format!("size = [6.0, 4.0]\nstart = [1.0, 2.0]\n{more}")
 }
 
-/// A world file: a room of 6 x 4 m, in which the robot starts 1 m from one end.
-struct World(PathBuf);
+/// A folder with the world file of such a room.
+struct World(Folder);
 
 impl World {
     fn new(name: &str, more: &str) -> World {
-        let path = std::env::temp_dir().join(format!("ganglion-goals-{name}-{}.toml", std::process::id()));
-        std::fs::write(&path, format!("size = [6.0, 4.0]\nstart = [1.0, 2.0]\n{more}")).expect("a file");
-        World(path)
+        let folder = Folder::new(&format!("goals-{name}"));
+        folder.write("world.toml", room(more));
+        World(folder)
     }
 
     /// The report of a run in this room.
     fn run(&self, arguments: &[&str]) -> Value {
-        let file = self.0.display().to_string();
+        let file = self.0.path("world.toml");
         let run = ["run", "--board", "barn", "--clock", "sim", "--json", "--world", &file];
         report(&[&run[..], arguments].concat())
     }
@@ -182,13 +175,11 @@ fn a_goal_outlasts_a_lost_engine() {
 #[test]
 fn a_recorded_run_with_a_goal_replays_the_same() {
     let world = World::new("recorded", "discs = [[2.0, 2.0, 0.2]]\n");
-    let path = std::env::temp_dir().join(format!("ganglion-goals-{}.mcap", std::process::id()));
-    let file = path.display().to_string();
+    let file = world.0.path("run.mcap");
     let ended = world.run(&["--for", "15s", "--record", &file, "--goal", "2,0"]);
     assert_eq!(ended["goal"]["state"], "arrived", "{ended}");
     let replayed = output(&["log", "replay", &file]);
     assert_eq!(replayed.status.code(), Some(0), "{}{}", out(&replayed), err(&replayed));
-    std::fs::remove_file(&path).expect("it is there");
 }
 
 #[test]

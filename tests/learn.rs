@@ -1,6 +1,7 @@
 //! Learning from logs: a rule is learned and survives saving and loading, unusable input is refused, equal
 //! inputs give equal bytes, and on a real robot's log most decisions on held-out data are right.
 
+use crate::folder::Folder;
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, EngineKind, QualityLevel};
 use ganglion::base::seed::{Stream, uniform};
@@ -15,7 +16,7 @@ use ganglion::workshop::learn::log::Log;
 use ganglion::workshop::learn::observe::observe;
 use ganglion::workshop::learn::validate::{Lesson, fit, gap};
 use ganglion::workshop::learn::{Stage, course, learn};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -92,28 +93,6 @@ fn learned_once() -> &'static Readout {
     })
 }
 
-/// A separate folder, deleted at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganglion-learn-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
-    }
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn a_rule_is_learned_saved_loaded_and_decides() {
     let board = board();
@@ -130,8 +109,8 @@ fn a_rule_is_learned_saved_loaded_and_decides() {
     let Origin::Log { digest, rows, blocks, .. } = readout.origin() else { panic!("from a log") };
     assert_eq!((digest, *rows, blocks.len()), (log.digest(), 1500, 5));
 
-    let folder = Folder::new("file");
-    let path = folder.0.join("readout");
+    let folder = Folder::new("learn-file");
+    let path = folder.join("readout");
     readout.save(&path).unwrap();
     let loaded = Readout::load(&path).unwrap();
     assert_eq!(loaded, readout);
@@ -238,18 +217,17 @@ fn ganglion(arguments: &[&str]) -> (Option<i32>, String, String) {
 
 #[test]
 fn learn_saves_the_same_file_on_one_thread_and_two() {
-    let folder = Folder::new("verb");
-    let (board, log) = (folder.file("b.toml", BOARD), folder.file("l.csv", &made_up_log(1100)));
-    let out = folder.0.join("out");
-    let paths = [&log, &board, &out].map(|path| path.to_str().unwrap());
-    let arguments = ["learn", "--log", paths[0], "--board", paths[1], "--label", "what", "-o", paths[2]];
+    let folder = Folder::new("learn-verb");
+    let (board, log) = (folder.write("b.toml", BOARD), folder.write("l.csv", made_up_log(1100)));
+    let out = folder.path("out");
+    let arguments = ["learn", "--log", &log, "--board", &board, "--label", "what", "-o", &out];
     let (code, words, errors) = ganglion(&[&arguments[..], &["--threads", "2"]].concat());
     assert_eq!(code, Some(0), "{errors}");
     assert!(words.contains("<- chosen") && words.contains("right \\ chosen"), "{words}");
     let saved = std::fs::read(&out).unwrap();
     assert_eq!(saved, learned_once().to_bytes().unwrap(), "on one thread, without the program");
     let replay = |threads| {
-        let arguments = ["replay", "--log", paths[0], "--board", paths[1], "--readout", paths[2], "--json"];
+        let arguments = ["replay", "--log", &log, "--board", &board, "--readout", &out, "--json"];
         let (code, words, errors) = ganglion(&[&arguments[..], &["--threads", threads]].concat());
         assert_eq!(code, Some(0), "{errors}");
         serde_json::from_str::<serde_json::Value>(words.lines().last().unwrap()).unwrap()
@@ -262,13 +240,12 @@ fn learn_saves_the_same_file_on_one_thread_and_two() {
 #[test]
 #[ignore = "long: scripts/long-tests"]
 fn cross_validation_is_the_same_on_one_thread_and_two() {
-    let folder = Folder::new("laps");
-    let board = folder.file("b.toml", BOARD);
+    let folder = Folder::new("learn-laps");
+    let board = folder.write("b.toml", BOARD);
     let rows = [2_200, 1_000];
-    let logs = [folder.file("1.csv", &made_up_log(rows[0])), folder.file("2.csv", &made_up_log(rows[1]))];
-    let out = folder.0.join("out");
-    let [board, first, second, out] =
-        [&board, &logs[0], &logs[1], &out].map(|path| path.to_str().unwrap().to_string());
+    let first = folder.write("1.csv", made_up_log(rows[0]));
+    let second = folder.write("2.csv", made_up_log(rows[1]));
+    let out = folder.path("out");
     let learn = |extra: &[&str]| {
         let base = ["learn", "--board", &board, "--label", "what", "-o", &out, "--json", "--log", &first];
         let (code, words, errors) = ganglion(&[&base[..], extra].concat());
@@ -311,8 +288,8 @@ fn cross_validation_is_the_same_on_one_thread_and_two() {
 
 #[test]
 fn learn_refuses_unusable_input_and_leaves_no_file() {
-    let folder = Folder::new("refusals");
-    let board = folder.file("b.toml", BOARD);
+    let folder = Folder::new("learn-refusals");
+    let board = folder.write("b.toml", BOARD);
     let good = made_up_log(60);
     let cases = [
         ("", 65, "line 1"),
@@ -328,25 +305,23 @@ fn learn_refuses_unusable_input_and_leaves_no_file() {
         ("near,far,what\n1,1\n", 65, "line 2: 2 cells; the header line has 3"),
         (&good, 65, "too short: 60 field cycles"),
     ];
-    let out = folder.0.join("out");
+    let out = folder.path("out");
     for (at, (text, expected, says)) in cases.into_iter().enumerate() {
-        let log = folder.file(&format!("{at}.csv"), text);
-        let paths = [&log, &board, &out].map(|path| path.to_str().unwrap());
+        let log = folder.write(&format!("{at}.csv"), text);
         let (code, _, errors) =
-            ganglion(&["learn", "--log", paths[0], "--board", paths[1], "--label", "what", "-o", paths[2]]);
+            ganglion(&["learn", "--log", &log, "--board", &board, "--label", "what", "-o", &out]);
         assert_eq!(code, Some(expected), "{errors}");
         assert!(errors.contains(says), "{errors}");
-        assert!(!out.exists(), "{text}");
+        assert!(!Path::new(&out).exists(), "{text}");
     }
-    let board = board.to_str().unwrap();
-    let absent = ["learn", "--log", "/nowhere.csv", "--board", board, "--label", "what", "-o", "x"];
+    let absent = ["learn", "--log", "/nowhere.csv", "--board", &board, "--label", "what", "-o", "x"];
     assert_eq!(ganglion(&absent).0, Some(69));
-    let alone = folder.file("alone.csv", &good);
-    let alone = ["learn", "--log", alone.to_str().unwrap(), "--board", board, "--label", "what", "-o", "x"];
+    let alone = folder.write("alone.csv", &good);
+    let alone = ["learn", "--log", &alone, "--board", &board, "--label", "what", "-o", "x"];
     let (code, _, errors) = ganglion(&[&alone[..], &["--baselines"]].concat());
     assert_eq!(code, Some(64), "{errors}");
     assert!(errors.contains("--laps"), "{errors}");
-    let nowhere = ["learn", "--log", board, "--board", board, "--label", "what", "-o", "/nowhere/x"];
+    let nowhere = ["learn", "--log", &board, "--board", &board, "--label", "what", "-o", "/nowhere/x"];
     assert_eq!(ganglion(&nowhere).0, Some(69));
 }
 

@@ -1,6 +1,7 @@
 //! `ganglion live`: a viewer sees a running robot, and is told when the robot ends.
 
 use crate::cli::{self, Running, output};
+use crate::folder::Folder;
 use ganglion::drive::record::{Facts, Topic};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -57,9 +58,8 @@ fn text(client: &mut Viewer) -> Value {
 
 #[test]
 fn a_viewer_sees_a_running_robot_and_hears_of_its_end() {
-    let folder = std::env::temp_dir().join(format!("ganglion-live-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let socket = folder.join("control").to_str().expect("a name").to_string();
+    let folder = Folder::new("live");
+    let socket = folder.path("control");
     let robot = cli::watching(&["run", "--control", &socket, "--for", "600s", "--json"]);
     once("it answers", || output(&["status", "--socket", &socket]).status.success().then_some(()));
     let printed = folder.join("printed");
@@ -114,7 +114,6 @@ fn a_viewer_sees_a_running_robot_and_hears_of_its_end() {
     let report: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
     assert_eq!((&report["viewers"], &report["refused"]), (&json!(1), &json!(0)), "{report}");
     assert!(report["messages"].as_u64() > Some(0), "{report}");
-    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]

@@ -3,6 +3,8 @@
 
 /// The counting allocator, which shows what a piece of work allocates.
 mod allocation;
+/// A folder for the files of one test, removed at its end.
+mod folder;
 /// How long the tests run: short in daily use, in full if GANGLION_LONG is 1.
 mod long;
 

@@ -9,27 +9,11 @@ mod scripts; // maintainer scripts on a simulated machine
 #[expect(dead_code, reason = "main, which reads the arguments")]
 mod pages;
 
+use crate::folder::Folder;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-/// A test's own folder, deleted at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganglion-package-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.as_ref().display()))
@@ -157,18 +141,18 @@ fn commands(command: &clap::Command, above: &str, into: &mut Vec<(String, clap::
 
 #[test]
 fn every_command_has_a_man_page_and_completions() {
-    let folder = Folder::new("pages");
-    pages::write(&folder.0, "2026-11-24").expect("pages");
+    let folder = Folder::new("package-pages");
+    pages::write(&folder, "2026-11-24").expect("pages");
     let mut all = Vec::new();
     commands(&ganglion::cli::command(), "", &mut all);
     let mut expected: Vec<String> = all.iter().map(|(name, _)| format!("{name}.1")).collect();
     expected.sort();
     let name = |path: PathBuf| path.file_name().expect("a name").to_string_lossy().into_owned();
-    let mut written: Vec<String> = files(&folder.0.join("man")).into_iter().map(name).collect();
+    let mut written: Vec<String> = files(&folder.join("man")).into_iter().map(name).collect();
     written.sort();
     assert_eq!(written, expected);
     for (name, command) in &all {
-        let page = text(folder.0.join(format!("man/{name}.1")))
+        let page = text(folder.join(format!("man/{name}.1")))
             .replace("\\-", "-")
             .replace("\\&", "")
             .replace("\\*(Aq", "'")
@@ -184,7 +168,7 @@ fn every_command_has_a_man_page_and_completions() {
         }
     }
     for shell in ["ganglion", "_ganglion", "ganglion.fish"] {
-        let completions = text(folder.0.join("completions").join(shell));
+        let completions = text(folder.join("completions").join(shell));
         let verbs = all.iter().map(|(_, command)| command.get_name());
         verbs.for_each(|verb| assert!(completions.contains(verb), "{shell}: {verb}"));
     }
@@ -196,8 +180,8 @@ fn package(arguments: &[&str]) -> Output {
 
 #[test]
 fn a_wrong_package_request_gets_a_one_sentence_error() {
-    let folder = Folder::new("wrong");
-    let out = folder.0.join("out").display().to_string();
+    let folder = Folder::new("package-wrong");
+    let out = folder.path("out");
     for (wrong, exit, said) in [
         (&["--arch", "mips"][..], 64, "arm64, amd64 or all"),
         (&["--bords", "sim"], 64, "'--bords' is not known"),

@@ -3,38 +3,11 @@
 //! and compared.
 
 use crate::cli::{err, out, output, watching};
+use crate::folder::Folder;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-
-/// A folder for the files of one test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganglion-svg-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).to_str().expect("a name").to_string()
-    }
-    fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).expect("a folder");
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
-            .collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use std::path::Path;
 
 /// The picture in `file` of a run with these arguments, and the run's report.
 fn drawn(file: &str, arguments: &[&str]) -> (String, Value) {
@@ -92,9 +65,9 @@ fn trips(svg: &str) -> BTreeMap<String, u64> {
 
 #[test]
 fn picture_agrees_with_its_report_and_repeats() {
-    let folder = Folder::new("repeats");
+    let folder = Folder::new("svg-repeats");
     let seed =
-        |file: &str, seed| drawn(&folder.file(file), &["--clock", "sim", "--for", "40s", "--seed", seed]);
+        |file: &str, seed| drawn(&folder.path(file), &["--clock", "sim", "--for", "40s", "--seed", seed]);
     let (first, report) = seed("a.svg", "3");
     let (again, _) = seed("b.svg", "3");
     let (other, _) = seed("a.svg", "4");
@@ -114,8 +87,8 @@ fn picture_agrees_with_its_report_and_repeats() {
 
 #[test]
 fn a_picture_shows_the_world_and_the_goals_of_its_run() {
-    let folder = Folder::new("world");
-    let (world, file) = (folder.file("room.toml"), folder.file("drive.svg"));
+    let folder = Folder::new("svg-world");
+    let (world, file) = (folder.path("room.toml"), folder.path("drive.svg"));
     let text = "size = [6.0, 4.0]\nstart = [1.0, 2.0]\ndiscs = [[3.0, 3.2, 0.2], [4.0, 0.6, 0.1]]\n\
                 boxes = [[2.0, 0.5, 2.4, 1.0]]\nwalls = [[4.0, 3.0, 4.0, 4.0]]\n\
                 ledges = [[5.5, 3.5, 6.0, 4.0]]\nline = [[0.5, 0.5], [5.0, 0.5]]\n\
@@ -133,8 +106,8 @@ fn a_picture_shows_the_world_and_the_goals_of_its_run() {
 
 #[test]
 fn each_contact_of_a_run_is_drawn_listed_and_counted() {
-    let folder = Folder::new("contacts");
-    let (world, file) = (folder.file("narrow.toml"), folder.file("drive.svg"));
+    let folder = Folder::new("svg-contacts");
+    let (world, file) = (folder.path("narrow.toml"), folder.path("drive.svg"));
     let corridor = "size = [3.0, 2.0]\nstart = [0.4, 1.0]\n\
                     walls = [[0.2, 1.1, 1.4, 1.1], [0.2, 0.9, 1.4, 0.9], [1.4, 0.9, 1.4, 1.1]]\n";
     std::fs::write(&world, corridor).expect("a file");
@@ -162,8 +135,8 @@ fn each_contact_of_a_run_is_drawn_listed_and_counted() {
 /// The board file asks whoever arms the car for 0.15 m of free floor behind it; this floor ends after 0.07 m.
 #[test]
 fn a_fall_is_listed_with_its_time_and_direction() {
-    let folder = Folder::new("fall");
-    let (world, file) = (folder.file("edge.toml"), folder.file("drive.svg"));
+    let folder = Folder::new("svg-fall");
+    let (world, file) = (folder.path("edge.toml"), folder.path("drive.svg"));
     let room = "size = [3.0, 2.0]\nstart = [0.4, 1.0]\nwalls = [[0.7, 0.0, 0.7, 2.0]]\n\
                 ledges = [[0.0, 0.0, 0.33, 2.0]]\n";
     std::fs::write(&world, room).expect("a file");
@@ -181,8 +154,8 @@ fn a_fall_is_listed_with_its_time_and_direction() {
 
 #[test]
 fn an_interrupted_run_in_real_time_is_drawn() {
-    let folder = Folder::new("interrupted");
-    let file = folder.file("drive.svg");
+    let folder = Folder::new("svg-interrupted");
+    let file = folder.path("drive.svg");
     let run = watching(&[
         "run",
         "--for",
@@ -204,31 +177,31 @@ fn an_interrupted_run_in_real_time_is_drawn() {
 
 #[test]
 fn pictures_that_cannot_be_made_are_refused_at_the_start() {
-    let folder = Folder::new("refused");
+    let folder = Folder::new("svg-refused");
     let refused = |board: &str, file: &str| {
         let run = output(&["run", "--board", board, "--clock", "sim", "--for", "1s", "--svg", file]);
         assert!(!out(&run).contains("slots"), "it did not run: {}", out(&run));
         (run.status.code(), err(&run))
     };
-    let (code, said) = refused("picarx-v4", &folder.file("real.svg"));
+    let (code, said) = refused("picarx-v4", &folder.path("real.svg"));
     assert!(code == Some(64) && said.contains("--simulate") && said.contains("--record"), "{said}");
-    let recording = folder.file("drive.mcap");
+    let recording = folder.path("drive.mcap");
     std::fs::write(&recording, "a recording").expect("a file");
     let (code, said) = refused("sim", &recording);
     assert!(code == Some(64) && said.contains("not overwritten"), "{said}");
     assert_eq!(std::fs::read_to_string(&recording).expect("the file"), "a recording");
-    assert_eq!(refused("sim", folder.0.to_str().expect("a name")).0, Some(64));
-    assert_eq!(refused("sim", &folder.file("absent/drive.svg")).0, Some(69));
+    assert_eq!(refused("sim", folder.to_str().expect("a name")).0, Some(64));
+    assert_eq!(refused("sim", &folder.path("absent/drive.svg")).0, Some(69));
     assert_eq!(folder.names(), ["drive.mcap"]);
 }
 
 #[test]
 fn the_drive_in_the_documents_is_what_the_program_draws() {
-    let folder = Folder::new("documents");
+    let folder = Folder::new("svg-documents");
     let script = std::fs::read_to_string("scripts/pictures").expect("the script");
     let line = script.lines().find_map(|line| line.strip_prefix("DRIVE = \"")).expect("the arguments");
     let arguments: Vec<&str> = line.trim_end_matches('"').split(' ').collect();
-    let (svg, _) = drawn(&folder.file("drive.svg"), &arguments);
+    let (svg, _) = drawn(&folder.path("drive.svg"), &arguments);
     let shown = std::fs::read_to_string(Path::new("docs/pictures/drive.svg")).expect("the picture");
     assert!(
         svg == shown,

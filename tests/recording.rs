@@ -1,6 +1,7 @@
 //! Recordings: a recorded run replays bit for bit, whatever failed in it, and a difference is reported. A
 //! disk that is full or hangs, or a recorder thread that panics, loses records but no slot.
 
+use crate::folder::Folder;
 use ganglion::base::plan::{Board, SafetyPlan};
 use ganglion::base::time::{Instant, SimClock, Span};
 use ganglion::deploy::board;
@@ -108,11 +109,9 @@ pub fn plan(board: &Board, when: When, open: Opener) -> Plan {
     }
 }
 
-/// A plan that records into a folder of this name, so that the recorder thread opens the files.
-fn in_folder(name: &str, board: &Board, open: Opener) -> Plan {
-    let folder = std::env::temp_dir().join(format!("ganglion-recordings-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    Plan { place: RecordingTarget::Folder(folder), ..plan(board, When::Always, open) }
+/// A plan that records into a folder, so that the recorder thread opens the files.
+fn in_folder(folder: &Folder, board: &Board, open: Opener) -> Plan {
+    Plan { place: RecordingTarget::Folder(folder.to_path_buf()), ..plan(board, When::Always, open) }
 }
 
 /// A run in virtual time with this recording; returns the number of slots that ran, and the status of the

@@ -2,9 +2,9 @@
 //! disarmed, after its program died, or during the hold of an update.
 
 use crate::cli::{self, Running, output};
+use crate::folder::Folder;
 use rustix::process::Signal;
 use serde_json::Value;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Longer than a simulated robot takes to be ready, however busy the machine is.
@@ -12,19 +12,16 @@ const SOON: Duration = Duration::from_secs(120);
 
 /// A folder with the socket of one robot, which the test starts any number of times.
 struct RobotFolder {
-    folder: PathBuf,
-    child: Running,
+    child: Running, // dropped first, so the robot ends before its folder is removed
+    folder: Folder,
 }
 
 impl RobotFolder {
     fn new(name: &str) -> RobotFolder {
-        let folder = std::env::temp_dir().join(format!("ganglion-restart-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).unwrap();
-        RobotFolder { folder, child: Running::none() }
+        RobotFolder { child: Running::none(), folder: Folder::new(&format!("restart-{name}")) }
     }
     fn path(&self, name: &str) -> String {
-        self.folder.join(name).to_str().unwrap().to_string()
+        self.folder.path(name)
     }
     fn has_mark(&self) -> bool {
         self.folder.join("unfinished-run").exists()
@@ -34,7 +31,7 @@ impl RobotFolder {
         let control = self.path("control");
         self.child =
             cli::watching_with(&["run", "--control", &control, "--arm", "--for", "600s"], |command| {
-                command.env("STATE_DIRECTORY", &self.folder);
+                command.env("STATE_DIRECTORY", &*self.folder);
             });
         self.soon("its self-test is over", |status| !["boot", "self-test"].contains(&mode(status)));
     }
@@ -62,13 +59,6 @@ impl RobotFolder {
         let child = std::mem::replace(&mut self.child, Running::none());
         child.send(&[signal]);
         cli::err(&child.finish())
-    }
-}
-
-impl Drop for RobotFolder {
-    fn drop(&mut self) {
-        self.child = Running::none(); // ends it before its folder is deleted
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -2,11 +2,12 @@
 //! `script` (util-linux) provides the terminal.
 
 use crate::cli::{self, Running, out, output};
+use crate::folder::Folder;
 use crate::skips;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::num::NonZeroU16;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -123,26 +124,6 @@ fn comes_true(holds: impl Fn() -> bool) -> bool {
     true
 }
 
-/// A folder for one test's socket.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganglion-screen-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-    fn socket(&self) -> String {
-        self.0.join("control").to_str().expect("a name").to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 fn status(socket: &str) -> Value {
     let told = output(&["status", "--json", "--socket", socket]);
     serde_json::from_str(out(&told).trim()).unwrap_or(Value::Null)
@@ -172,8 +153,8 @@ fn is_given_back(printed: &str, code: &str) {
 
 #[test]
 fn keys_of_a_run_disarm_arm_and_end_it_with_its_summary() {
-    let folder = Folder::new("run");
-    let socket = folder.socket();
+    let folder = Folder::new("screen-run");
+    let socket = folder.path("control");
     let Some(mut run) = OnTerminal::start(&run(&socket), "") else { return };
     run.once_it_shows("Room from above");
     soon("armed", || is_armed(&socket));
@@ -193,8 +174,8 @@ fn keys_of_a_run_disarm_arm_and_end_it_with_its_summary() {
 
 #[test]
 fn ctrl_c_ends_a_run_and_gives_the_terminal_back() {
-    let folder = Folder::new("interrupt");
-    let Some(mut run) = OnTerminal::start(&run(&folder.socket()), "") else { return };
+    let folder = Folder::new("screen-interrupt");
+    let Some(mut run) = OnTerminal::start(&run(&folder.path("control")), "") else { return };
     run.once_it_shows("Room from above");
     run.press(3);
     is_given_back(&run.ended(), "0");
@@ -202,8 +183,8 @@ fn ctrl_c_ends_a_run_and_gives_the_terminal_back() {
 
 #[test]
 fn top_arms_and_disarms_another_run_and_leaves_it_alone() {
-    let folder = Folder::new("top");
-    let socket = folder.socket();
+    let folder = Folder::new("screen-top");
+    let socket = folder.path("control");
     let mut robot = cli::watching(&run(&socket));
     soon("armed", || is_armed(&socket));
     let Some(mut top) = OnTerminal::start(&["top", "--socket", &socket], "NO_COLOR=1") else { return };
@@ -227,8 +208,8 @@ fn top_arms_and_disarms_another_run_and_leaves_it_alone() {
 
 #[test]
 fn a_run_that_ends_leaves_top_with_a_message_and_a_terminal() {
-    let folder = Folder::new("lost");
-    let socket = folder.socket();
+    let folder = Folder::new("screen-lost");
+    let socket = folder.path("control");
     let robot = cli::watching(&run(&socket));
     soon("armed", || is_armed(&socket));
     let Some(top) = OnTerminal::start(&["top", "--socket", &socket], "") else { return };
@@ -247,10 +228,10 @@ fn without_colours_or_a_capable_terminal_a_run_has_no_screen() {
         let printed = run.ended();
         assert!(!printed.contains(ENTER) && printed.contains("ended 0"), "{environment}: {printed}");
     }
-    let folder = Folder::new("pipe");
-    let robot = cli::watching(&run(&folder.socket()));
-    soon("armed", || is_armed(&folder.socket()));
-    let top = out(&output(&["top", "--socket", &folder.socket()]));
-    assert!(Path::new(&folder.socket()).exists() && top.contains("  slots      "), "{top}");
+    let folder = Folder::new("screen-pipe");
+    let robot = cli::watching(&run(&folder.path("control")));
+    soon("armed", || is_armed(&folder.path("control")));
+    let top = out(&output(&["top", "--socket", &folder.path("control")]));
+    assert!(Path::new(&folder.path("control")).exists() && top.contains("  slots      "), "{top}");
     drop(robot);
 }

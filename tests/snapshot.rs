@@ -4,6 +4,7 @@
 
 use crate::allocation::allocations_in;
 use crate::cli::{err, ganglion, out, output};
+use crate::folder::Folder;
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, EngineKind, QualityLevel};
 use ganglion::deploy::board;
@@ -13,7 +14,7 @@ use ganglion::field::snapshot::{
     Beside, ExistingSnapshot, HandOver, Snapshot, SnapshotError, previous_of, start_snapshot_writer,
 };
 use ganglion::field::state::{Live, State};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,39 +41,13 @@ fn lived(board: &Board, cycles: u64) -> State {
     State { learned: engine.learned(), live }
 }
 
-/// A separate folder that is deleted after the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganglion-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder for the test");
-        Folder(path)
-    }
-    fn file(&self) -> PathBuf {
-        self.0.join("brain")
-    }
-    fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(&self.0).expect("it exists").flatten();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.file_name().to_string_lossy().to_string()).collect();
-        names.sort();
-        names
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn a_brain_is_restored_exactly_and_only_on_its_own_board() {
-    let (board, folder) = (small(), Folder::new("back"));
+    let (board, folder) = (small(), Folder::new("snapshot-back"));
+    let file = folder.join("brain");
     let snapshot = Snapshot::new(&board, lived(&board, 30));
-    snapshot.save(&folder.file()).expect("the file can be written");
-    let loaded = Snapshot::load(&folder.file()).expect("it can be read");
+    snapshot.save(&file).expect("the file can be written");
+    let loaded = Snapshot::load(&file).expect("it can be read");
     assert_eq!(loaded, snapshot);
     assert!(loaded.check(&board).is_ok());
     let refused = |change: &dyn Fn(&mut Board)| {
@@ -94,12 +69,13 @@ fn a_brain_is_restored_exactly_and_only_on_its_own_board() {
 
 #[test]
 fn truncated_and_corrupted_brains_are_refused() {
-    let (board, folder) = (small(), Folder::new("damage"));
-    Snapshot::new(&board, lived(&board, 3)).save(&folder.file()).expect("the file can be written");
-    let bytes = std::fs::read(folder.file()).expect("it exists");
+    let (board, folder) = (small(), Folder::new("snapshot-damage"));
+    let file = folder.join("brain");
+    Snapshot::new(&board, lived(&board, 3)).save(&file).expect("the file can be written");
+    let bytes = std::fs::read(&file).expect("it exists");
     let refused = |bytes: &[u8]| {
-        std::fs::write(folder.file(), bytes).expect("the file can be written");
-        let error = Snapshot::load(&folder.file()).expect_err("damaged");
+        std::fs::write(&file, bytes).expect("the file can be written");
+        let error = Snapshot::load(&file).expect_err("damaged");
         assert!(matches!(error, SnapshotError::File(_)), "{error}");
     };
     let step = (bytes.len() / 40).max(1);
@@ -129,14 +105,15 @@ fn writes_brains_until_it_is_killed() {
 
 #[test]
 fn process_killed_while_writing_leaves_a_complete_brain() {
-    let folder = Folder::new("killed");
+    let folder = Folder::new("snapshot-killed");
+    let file = folder.join("brain");
     let board = small();
     let wanted = [1, 2].map(|cycles| Snapshot::new(&board, lived(&board, cycles)));
     let mut left_over = 0;
     for round in 0..12_u64 {
         let mut child = std::process::Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "snapshot::writes_brains_until_it_is_killed", "--nocapture"])
-            .env(WRITER, folder.file())
+            .env(WRITER, &file)
             .stdout(std::process::Stdio::null())
             .spawn()
             .expect("it can be started again");
@@ -148,11 +125,11 @@ fn process_killed_while_writing_leaves_a_complete_brain() {
         child.wait().expect("it ends");
         let named = |name: &&String| !["brain", "brain.previous"].contains(&name.as_str());
         left_over += folder.names().iter().filter(named).count();
-        for kept in [folder.file(), previous_of(&folder.file())].iter().filter(|path| path.exists()) {
+        for kept in [file.clone(), previous_of(&file)].iter().filter(|path| path.exists()) {
             let found = Snapshot::load(kept).expect("one of the two, complete");
             assert!(wanted.contains(&found), "round {round}");
         }
-        wanted[0].save(&folder.file()).expect("the file can be written");
+        wanted[0].save(&file).expect("the file can be written");
         assert_eq!(folder.names(), ["brain", "brain.previous"], "leftovers are removed");
     }
     println!("{left_over} of 12 were killed while writing a file");
@@ -167,7 +144,8 @@ fn spoilt(path: &Path, board: &Board, spoil: impl FnOnce(&mut Live)) {
 
 #[test]
 fn implausible_values_fall_back_to_the_previous_brain() {
-    let (board, folder) = (small(), Folder::new("nonsense"));
+    let (board, folder) = (small(), Folder::new("snapshot-nonsense"));
+    let file = folder.join("brain");
     let good = Snapshot::new(&board, lived(&board, 30));
     type Spoil = fn(&mut Live);
     let spoils: [Spoil; 5] = [
@@ -178,41 +156,41 @@ fn implausible_values_fall_back_to_the_previous_brain() {
         |live| live.bank.value.iter_mut().for_each(|value| *value = 1.7e308),
     ];
     for (nth, spoil) in spoils.into_iter().enumerate() {
-        good.save(&folder.file()).expect("the file can be written");
-        spoilt(&folder.file(), &board, spoil);
-        let refused = Snapshot::load(&folder.file()).expect("whole").check(&board);
+        good.save(&file).expect("the file can be written");
+        spoilt(&file, &board, spoil);
+        let refused = Snapshot::load(&file).expect("whole").check(&board);
         assert!(matches!(refused, Err(SnapshotError::State(_))), "{nth}: {refused:?}");
-        let found =
-            Snapshot::find(&folder.file(), &board).expect("the previous snapshot").expect("it exists");
+        let found = Snapshot::find(&file, &board).expect("the previous snapshot").expect("it exists");
         assert!(found.snapshot == good && found.in_place_of.is_some(), "{nth}");
-        std::fs::remove_file(previous_of(&folder.file())).expect("it exists");
-        assert!(matches!(Snapshot::find(&folder.file(), &board), Err(SnapshotError::State(_))), "{nth}");
-        std::fs::remove_file(folder.file()).expect("it exists");
-        assert!(Snapshot::find(&folder.file(), &board).expect("a missing file is not an error").is_none());
+        std::fs::remove_file(previous_of(&file)).expect("it exists");
+        assert!(matches!(Snapshot::find(&file, &board), Err(SnapshotError::State(_))), "{nth}");
+        std::fs::remove_file(&file).expect("it exists");
+        assert!(Snapshot::find(&file, &board).expect("a missing file is not an error").is_none());
     }
 }
 
 #[test]
 fn a_brain_of_another_field_is_not_treated_as_damaged() {
-    let (board, folder) = (small(), Folder::new("foreign"));
+    let (board, folder) = (small(), Folder::new("snapshot-foreign"));
+    let file = folder.join("brain");
     let good = Snapshot::new(&board, lived(&board, 3));
-    good.save(&previous_of(&folder.file())).expect("the file can be written");
+    good.save(&previous_of(&file)).expect("the file can be written");
     let mut other = board.clone();
     other.field.shape.grid = 16;
-    Snapshot::new(&other, lived(&other, 3)).save(&folder.file()).expect("the file can be written");
-    good.save(&previous_of(&folder.file())).expect("the file can be written");
-    assert!(matches!(Snapshot::find(&folder.file(), &board), Err(SnapshotError::Mismatch { .. })));
-    std::fs::write(folder.file(), "a letter").expect("the file can be written");
-    assert!(matches!(Snapshot::find(&folder.file(), &board), Err(SnapshotError::File(_))));
+    Snapshot::new(&other, lived(&other, 3)).save(&file).expect("the file can be written");
+    good.save(&previous_of(&file)).expect("the file can be written");
+    assert!(matches!(Snapshot::find(&file, &board), Err(SnapshotError::Mismatch { .. })));
+    std::fs::write(&file, "a letter").expect("the file can be written");
+    assert!(matches!(Snapshot::find(&file, &board), Err(SnapshotError::File(_))));
 }
 
 #[test]
 fn handing_over_a_brain_allocates_nothing() {
-    let (board, folder) = (small(), Folder::new("quiet"));
+    let (board, folder) = (small(), Folder::new("snapshot-quiet"));
     let mut engine = engine::build(&board.field);
     let given = Arc::new(engine.learned());
     let line = start_snapshot_writer(
-        folder.file(),
+        folder.join("brain"),
         ExistingSnapshot::Sound,
         &board,
         given,
@@ -247,25 +225,24 @@ fn report(arguments: &[&str]) -> serde_json::Value {
 
 #[test]
 fn a_restarted_robot_continues_with_its_brain() {
-    let folder = Folder::new("robot");
-    let file = folder.file().to_string_lossy().to_string();
+    let folder = Folder::new("snapshot-robot");
+    let (file, brain) = (folder.path("brain"), folder.join("brain"));
     let run =
         ["run", "--clock", "sim", "--for", "3s", "--snapshot", &file, "--snapshot-every", "1s", "--json"];
     let first = report(&run);
     assert!(first["resumed_age"].is_null());
     assert!(first["snapshots"]["written"].as_u64() >= Some(1) && first["snapshots"]["failed"] == 0);
-    let kept = Snapshot::load(&folder.file()).expect("the one at the end");
+    let kept = Snapshot::load(&brain).expect("the one at the end");
     let second = report(&run);
     assert_eq!(second["resumed_age"].as_u64(), Some(kept.state().live.age));
-    let later = Snapshot::load(&folder.file()).expect("the one at the end");
+    let later = Snapshot::load(&brain).expect("the one at the end");
     assert_eq!(later.state().live.age, 2 * kept.state().live.age, "the same number of cycles again");
     assert_eq!(later.state().live.cycle, 2 * kept.state().live.cycle + 1, "cycle numbers continue");
     assert_eq!(later.state().learned, kept.state().learned, "the read-out is the same");
 
     // Another robot's brain; the board fits any machine, so only the brain is refused.
-    let other = folder.file().with_file_name("other.toml");
-    std::fs::write(&other, "inherits = \"sim\"\n[field]\ngrid = 8\n").expect("the file can be written");
-    let other = output(&["run", "--board", &other.to_string_lossy(), "--snapshot", &file]);
+    let other = folder.write("other.toml", "inherits = \"sim\"\n[field]\ngrid = 8\n");
+    let other = output(&["run", "--board", &other, "--snapshot", &file]);
     assert_eq!(other.status.code(), Some(78), "{}", err(&other));
     assert!(
         err(&other).contains("the snapshot was made for") && err(&other).contains(&file),
@@ -276,7 +253,7 @@ fn a_restarted_robot_continues_with_its_brain() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 4;
     std::fs::write(&file, bytes).expect("the file can be written");
-    let before = Snapshot::load(&previous_of(&folder.file())).expect("the previous one");
+    let before = Snapshot::load(&previous_of(&brain)).expect("the previous one");
     let fallen_back = output(&run);
     assert_eq!(fallen_back.status.code(), Some(0), "{}", err(&fallen_back));
     let said = err(&fallen_back);
@@ -288,7 +265,7 @@ fn a_restarted_robot_continues_with_its_brain() {
     let fallen_back: serde_json::Value =
         serde_json::from_str(said.lines().last().expect("a line")).expect("JSON");
     assert_eq!(fallen_back["resumed_age"].as_u64(), Some(before.state().live.age));
-    for path in [folder.file(), previous_of(&folder.file())] {
+    for path in [brain.clone(), previous_of(&brain)] {
         let mut bytes = std::fs::read(&path).expect("it exists");
         bytes[middle] ^= 4;
         std::fs::write(&path, bytes).expect("the file can be written");

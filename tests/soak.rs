@@ -6,6 +6,7 @@
 //! virtual hours and one real hour.
 
 use crate::cli::{Running, err, out, output};
+use crate::folder::Folder;
 use crate::long;
 use ganglion::drive::record::{Event, PROCESS_TOPIC, ProcessMessage, Reader, Slot, numbered};
 use ganglion::system::rt::ProcessUsage;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufReader, ErrorKind};
 use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -44,34 +45,6 @@ remove = true
 const PACE_M: f64 = 0.05;
 /// The shipped unit's `WatchdogSec`, in microseconds.
 const WATCHDOG_US: u64 = 2_000_000;
-
-/// A folder for one run's files, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        // Next to the program: eight hours take gigabytes, and a temporary folder may be in memory.
-        let folder =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("soak-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-    /// Writes the board file and returns its path.
-    fn board(&self) -> String {
-        let path = self.path("desk.toml");
-        fs::write(&path, BOARD).unwrap();
-        path
-    }
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A run's resource usage, from its recording.
 #[derive(Default)]
@@ -181,10 +154,10 @@ fn ran_and_skipped(ended: &Output, seconds: u64) -> (u64, u64) {
 #[test]
 fn hours_in_virtual_time_need_no_more_than_minutes() {
     let seconds = long::or_in_full(180, 8 * 3600);
-    let folder = Folder::new("virtual");
+    let folder = Folder::inside(env!("CARGO_TARGET_TMPDIR"), "soak-virtual");
     let (record, snapshot) = (folder.path("recordings/"), folder.path("brain"));
     fs::create_dir_all(&record).unwrap();
-    let (length, board) = (format!("{seconds}s"), folder.board());
+    let (length, board) = (format!("{seconds}s"), folder.write("desk.toml", BOARD));
     let run = ["run", "--board", &board, "--clock", "sim", "--for", &length, "--record", &record];
     let ended = output(&[&run[..], &["--record-limit", "16384", "--snapshot", &snapshot, "--json"]].concat());
     let soak = Soak::of(Path::new(&record));
@@ -196,13 +169,14 @@ fn hours_in_virtual_time_need_no_more_than_minutes() {
 #[test]
 fn an_hour_in_real_time_never_starves_the_watchdog() {
     let seconds = long::or_in_full(6, 3600);
-    let folder = Folder::new("real");
+    let folder = Folder::inside(env!("CARGO_TARGET_TMPDIR"), "soak-real");
     let (record, socket) = (folder.path("recordings/"), folder.path("notify"));
     fs::create_dir_all(&record).unwrap();
     let manager = UnixDatagram::bind(&socket).unwrap();
     // Without real-time priority a busy machine may keep the loop waiting for seconds.
     manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    let (length, board, control) = (format!("{seconds}s"), folder.board(), folder.path("control"));
+    let (length, board, control) =
+        (format!("{seconds}s"), folder.write("desk.toml", BOARD), folder.path("control"));
     let run = ["run", "--board", &board, "--arm", "--for", &length, "--control", &control, "--json"];
     let run = [&run[..], &["--record", &record, "--record-when", "always"]].concat();
     let runtime = Running::start(&run, |command| {

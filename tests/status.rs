@@ -2,10 +2,10 @@
 //! there and agrees with the report at the end of the run; the others are absent.
 
 use crate::cli::{self, Running, out, output};
+use crate::folder::Folder;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Longer than a simulated robot takes to answer, however busy the machine is.
@@ -31,24 +31,21 @@ const IN_A_HURRY: &str = "inherits = \"sim\"\n[budget]\ntarget_ms = 0.1\n";
 
 /// A robot that runs until it is told to stop.
 struct Robot {
-    folder: PathBuf,
-    running: Running,
+    running: Running, // dropped first, so the robot ends before its folder is removed
+    folder: Folder,
 }
 
 impl Robot {
     fn start(name: &str, board: &str, more: &[&str]) -> Robot {
-        let folder = std::env::temp_dir().join(format!("ganglion-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let path = |name: &str| folder.join(name).to_str().expect("a name").to_string();
-        std::fs::write(path("board.toml"), board).expect("written");
-        let (board, socket) = (path("board.toml"), path("control"));
+        let folder = Folder::new(&format!("status-{name}"));
+        let (board, socket) = (folder.write("board.toml", board), folder.path("control"));
         let usual = ["run", "--board", &board, "--control", &socket, "--for", "600s", "--json"];
         let running = cli::watching(&[&usual, more].concat());
-        Robot { folder, running }
+        Robot { running, folder }
     }
 
     fn socket(&self) -> String {
-        self.folder.join("control").to_str().expect("a name").to_string()
+        self.folder.path("control")
     }
 
     fn status(&self) -> Value {
@@ -80,13 +77,6 @@ impl Robot {
         let ended = std::mem::replace(&mut self.running, Running::none()).finish();
         let said = out(&ended);
         serde_json::from_str(said.lines().last().unwrap_or_default()).expect("the report")
-    }
-}
-
-impl Drop for Robot {
-    fn drop(&mut self) {
-        self.running = Running::none(); // ends it before its folder is deleted
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -2,6 +2,7 @@
 //! stops the motors in time, a lost datagram does not, and a standby field takes over without a jump.
 
 use crate::allocation::allocations_in;
+use crate::folder::Folder;
 use ganglion::base::plan::{Board, Cause, Limits, OnLoss};
 use ganglion::base::time::{Clock, Instant, MonotonicClock, SimClock, Span};
 use ganglion::deploy::board;
@@ -199,7 +200,8 @@ fn serve(path: &std::path::Path, rounds: usize) {
 
 #[test]
 fn real_socket_is_answered_and_a_new_tether_reconnects() {
-    let path = std::env::temp_dir().join(format!("ganglion-tether-{}.sock", std::process::id()));
+    let folder = Folder::new("tether");
+    let path = folder.join("socket");
     let (there, done) = (path.clone(), Arc::new(AtomicBool::new(false)));
     let told = done.clone();
     let server = std::thread::spawn(move || {
@@ -233,7 +235,6 @@ fn real_socket_is_answered_and_a_new_tether_reconnects() {
     assert!(own > 0 && own <= 40, "{own}");
     assert_eq!((counters.refused, counters.unserved), (0, 0));
     assert!(counters.connections >= 2, "{counters:?}");
-    std::fs::remove_file(path.with_extension("sock.lock")).unwrap();
 }
 
 struct Run {

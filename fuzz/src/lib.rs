@@ -2,6 +2,8 @@
 //! of a container valid, and limits on what an input may cost.
 
 mod cost;
+#[path = "../../tests/folder.rs"]
+pub mod folder;
 #[path = "../../tests/hostile/ways.rs"]
 pub mod ways;
 

@@ -148,8 +148,8 @@ fn gpu_targets_are_skipped_on_an_emulating_processor() {
     let Some(stand_in) = standin::stand_in() else { return };
     let gpu = "memory_mb = 1000\n[targets.gpu]\ncycle_us = 1\ncopy_share = 0.9\n";
     let board = File::new("gpu", &format!("inherits = \"sim\"\n{LENIENT}{gpu}"));
-    let path = board.0.to_str().expect("UTF-8");
-    let ended = with(stand_in.folder(), &["bench", "all", "--board", path, "--seconds", "1.2", "--json"]);
+    let path = board.0.path("board.toml");
+    let ended = with(stand_in.folder(), &["bench", "all", "--board", &path, "--seconds", "1.2", "--json"]);
     assert_eq!(ended.status.code(), Some(0), "{}{}", out(&ended), err(&ended));
     let object = object(&ended);
     let cycle = row(&object, "GPU: cycle of one robot, f32, p50");

@@ -1,31 +1,22 @@
 //! What one board inherits from another, and the origin that is shown for each value.
 
 use super::{faults, shipped, text_of};
+use crate::folder::Folder;
 use ganglion::base::plan::{MotorKind, Storage, Targets};
 use ganglion::deploy::board::{self, BoardError, Loaded};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// A folder of board files that is deleted after the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str, files: &[(&str, &str)]) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganglion-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        for (name, text) in files {
-            std::fs::write(path.join(name), text).unwrap();
-        }
-        Folder(path)
+/// A folder with these board files.
+fn holding(test: &str, files: &[(&str, &str)]) -> Folder {
+    let folder = Folder::new(test);
+    for (name, text) in files {
+        folder.write(name, text);
     }
-    fn load(&self, name: &str) -> Result<Loaded, BoardError> {
-        board::load(&self.0.join(name))
-    }
+    folder
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn load(folder: &Folder, name: &str) -> Result<Loaded, BoardError> {
+    board::load(&folder.join(name))
 }
 
 fn child(text: &str) -> Loaded {
@@ -164,7 +155,7 @@ fn like_copies_unstated_keys() {
 #[test]
 fn sibling_file_is_inherited_by_full_name_and_shadows_nothing() {
     let own = shipped("picarx-v4").effective().join("\n").replace("max_age_ms = 300.0", "max_age_ms = 180.0");
-    let folder = Folder::new(
+    let folder = holding(
         "beside",
         &[
             ("picarx-v4.toml", &own),
@@ -175,13 +166,13 @@ fn sibling_file_is_inherited_by_full_name_and_shadows_nothing() {
             ("gone.toml", "inherits = \"picarx-v5.toml\"\n"),
         ],
     );
-    let loaded = folder.load("mine.toml").unwrap();
+    let loaded = load(&folder, "mine.toml").unwrap();
     assert_eq!(loaded.board.name, "mine");
     assert_eq!(loaded.board.sensors[0].max_age.as_micros_f64(), 180_000.0);
-    assert!(origin(&loaded, "sensor.range.max_age_ms").contains(&*folder.0.to_string_lossy()));
+    assert!(origin(&loaded, "sensor.range.max_age_ms").contains(&*folder.to_string_lossy()));
     // A built-in board inherits built-in boards, whatever files are in the folder.
-    assert_eq!(folder.load("other.toml").unwrap().digest, shipped("picarx-v5").digest);
-    assert_eq!(folder.load("plain.toml").unwrap().digest, shipped("picarx-v4").digest);
+    assert_eq!(load(&folder, "other.toml").unwrap().digest, shipped("picarx-v5").digest);
+    assert_eq!(load(&folder, "plain.toml").unwrap().digest, shipped("picarx-v4").digest);
     for (file, words) in [
         ("short.toml", "inherits: no built-in board is named `mine`; did you mean `mine.toml`?"),
         (
@@ -189,14 +180,14 @@ fn sibling_file_is_inherited_by_full_name_and_shadows_nothing() {
             "inherits: no board file in the same folder is named `picarx-v5.toml`; did you mean `picarx-v5`?",
         ),
     ] {
-        let error = folder.load(file).unwrap_err().to_string();
+        let error = load(&folder, file).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
 }
 
 #[test]
 fn inheritance_cycles_are_refused() {
-    let folder = Folder::new(
+    let folder = holding(
         "chains",
         &[
             ("self.toml", "inherits = \"self.toml\"\n"),
@@ -214,12 +205,12 @@ fn inheritance_cycles_are_refused() {
         ("one.toml", "a chain of 5 boards; allowed: at most 4"),
         ("up.toml", "found \"../sim\"; allowed: the name of a built-in board"),
     ] {
-        match folder.load(file) {
+        match load(&folder, file) {
             Err(error @ BoardError::Refused(_)) => assert!(error.to_string().contains(words), "{error}"),
             other => panic!("{file}: {other:?}"),
         }
     }
-    assert!(folder.load("two.toml").is_ok(), "four boards deep");
+    assert!(load(&folder, "two.toml").is_ok(), "four boards deep");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! `scripts/segment-alignment`, with which `scripts/build-aarch64` checks its result: it accepts exactly the
 //! files that a kernel with larger pages can load.
 
-use std::path::{Path, PathBuf};
+use crate::folder::Folder;
+use std::path::Path;
 use std::process::Command;
 
 /// The exit code and the standard error for `file`, for pages of `page` bytes.
@@ -12,7 +13,7 @@ fn alignment(page: &str, file: &Path) -> (Option<i32>, String) {
 }
 
 /// An ELF file with a note and LOAD segments of (offset, address, alignment): headers only.
-fn elf(name: &str, segments: &[(u64, u64, u64)]) -> PathBuf {
+fn elf(segments: &[(u64, u64, u64)]) -> Vec<u8> {
     let mut bytes = b"\x7fELF\x02\x01\x01".to_vec();
     bytes.resize(64, 0);
     bytes[32..40].copy_from_slice(&64u64.to_le_bytes()); // offset of the program headers
@@ -25,13 +26,12 @@ fn elf(name: &str, segments: &[(u64, u64, u64)]) -> PathBuf {
     };
     header(4, 64, 64, 4); // PT_NOTE: aligned to words
     segments.iter().for_each(|&(offset, address, align)| header(1, offset, address, align));
-    let path = std::env::temp_dir().join(format!("ganglion-elf-{}-{name}", std::process::id()));
-    std::fs::write(&path, bytes).unwrap();
-    path
+    bytes
 }
 
 #[test]
 fn binary_for_small_pages_is_refused() {
+    let folder = Folder::new("elf");
     for (name, segments, pages_of_64, pages_of_16) in [
         ("good", &[(0, 0, 0x10000), (0x1234, 0x21234, 0x10000)][..], 0, 0),
         ("larger", &[(0, 0, 0x20000)], 0, 0),
@@ -41,13 +41,12 @@ fn binary_for_small_pages_is_refused() {
         ("elsewhere", &[(0x1234, 0x25234, 0x10000)], 70, 0),
         ("nothing", &[], 65, 65),
     ] {
-        let file = elf(name, segments);
+        let file = folder.write(name, elf(segments));
         for (page, expected) in [("65536", pages_of_64), ("16384", pages_of_16)] {
-            let (code, words) = alignment(page, &file);
+            let (code, words) = alignment(page, Path::new(&file));
             assert_eq!(code, Some(expected), "{name} on pages of {page}: {words}");
             assert_eq!(words.is_empty(), expected == 0, "{words}");
         }
-        std::fs::remove_file(file).unwrap();
     }
     // A real ELF file: the program under test, for a processor with pages of 4 KiB.
     let own = Path::new(env!("CARGO_BIN_EXE_ganglion"));

@@ -1,25 +1,18 @@
 //! `ganglion brain` as a user sees it: it starts, answers status requests, and ends with a table.
 
 use super::{err, ganglion, out, output};
+use crate::folder::Folder;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::Stdio;
-
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("ganglion-{name}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(folder.join("keys")).unwrap();
-    folder
-}
 
 #[test]
 fn brain_starts_reports_status_and_ends_with_a_table() {
-    let folder = folder("brain-verb");
-    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
-    let (keys, socket, state) = (path("keys"), path("brain.sock"), path("state"));
+    let folder = Folder::new("brain-verb");
+    let (keys, socket, state) = (folder.path("keys"), folder.path("brain.sock"), folder.path("state"));
+    fs::create_dir(&keys).unwrap();
     let arguments = ["brain", "--board", "sim", "--engine", "cpu", "--listen", "127.0.0.1:0", "--json"];
     let places = ["--keys", keys.as_str(), "--control", socket.as_str(), "--state", state.as_str()];
     let all: Vec<&str> = arguments.into_iter().chain(places).collect();
@@ -27,8 +20,7 @@ fn brain_starts_reports_status_and_ends_with_a_table() {
     assert_eq!(without_keys.status.code(), Some(78));
     assert!(err(&without_keys).contains("no robot has a key here"), "{}", err(&without_keys));
 
-    let key = path("keys/one.key");
-    fs::write(&key, format!("ganglion-key 1\nrobot one\nkey {}\n", "5d".repeat(32))).unwrap();
+    let key = folder.write("keys/one.key", format!("ganglion-key 1\nrobot one\nkey {}\n", "5d".repeat(32)));
     fs::set_permissions(&key, fs::Permissions::from_mode(0o400)).unwrap();
     let mut brain = ganglion(&all).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(brain.stdout.take().unwrap());
@@ -47,5 +39,4 @@ fn brain_starts_reports_status_and_ends_with_a_table() {
     said.read_to_string(&mut rest).unwrap();
     assert_eq!(brain.wait().unwrap().code(), Some(0));
     assert!(rest.contains("\"ended\""), "{rest}");
-    fs::remove_dir_all(folder).unwrap();
 }

@@ -1,19 +1,18 @@
 //! `ganglion setup` as a user types it, on simulated machines: what is shown, what is changed, how it ends.
 
 use super::{err, ganglion, out};
+use crate::folder::Folder;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
 /// A machine in a folder, and system programs that only record each call.
-struct Machine(PathBuf);
+struct Machine(Folder);
 
 impl Machine {
     fn new(name: &str, files: &[(&str, &str)]) -> Machine {
-        let machine =
-            Machine(std::env::temp_dir().join(format!("ganglion-setup-{name}-{}", std::process::id())));
-        let _ = std::fs::remove_dir_all(&machine.0);
+        let machine = Machine(Folder::new(&format!("setup-{name}")));
         let log = machine.0.join("called");
         for program in ["systemctl", "usermod", "gpasswd", "modprobe"] {
             let path = machine.put(
@@ -54,12 +53,6 @@ impl Machine {
     fn called(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.0.join("called")).unwrap_or_default();
         text.lines().map(str::to_string).collect()
-    }
-}
-
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,8 +1,8 @@
 //! `--simulate` as a user sees it: its output cannot be mistaken for a real run, and no robot is touched.
 
 use super::{Running, err, out, output};
+use crate::folder::Folder;
 use serde_json::Value;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 fn object(text: &str) -> Value {
@@ -26,8 +26,8 @@ fn a_simulated_jetson_drives_and_is_labelled_simulated() {
 
 #[test]
 fn a_simulated_runtime_does_not_pass_for_the_real_robot() {
-    let socket: PathBuf = std::env::temp_dir().join(format!("ganglion-simulated-{}", std::process::id()));
-    let path = socket.to_str().expect("UTF-8");
+    let folder = Folder::new("simulated");
+    let path = &*folder.path("control");
     let arguments = ["run", "--board", "generic-linux", "--simulate", "--for", "60s", "--control", path];
     let run = Running::start(&arguments, |_| ());
     let until = Instant::now() + Duration::from_secs(60);
@@ -65,10 +65,9 @@ fn unsimulatable_boards_exit_78_and_a_guard_option_exits_64() {
 
 #[test]
 fn a_world_file_replaces_the_room_of_a_simulated_run_only() {
-    let path = std::env::temp_dir().join(format!("ganglion-world-{}.toml", std::process::id()));
+    let folder = Folder::new("world");
     let world = "size = [1.0, 30.0]\nstart = [0.5, 1.0]\nheading_deg = 90.0\n";
-    std::fs::write(&path, world).expect("a file");
-    let file = path.to_str().expect("UTF-8");
+    let file = &*folder.write("world.toml", world);
     let run = ["run", "--clock", "sim", "--for", "5s", "--json", "--world", file];
     let ended = output(&run);
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
@@ -81,7 +80,7 @@ fn a_world_file_replaces_the_room_of_a_simulated_run_only() {
     assert_eq!(real.status.code(), Some(64), "{}", err(&real));
     assert!(err(&real).contains("--world is for a simulated robot"), "{}", err(&real));
 
-    std::fs::write(&path, world.replace("30.0", "300.0")).expect("a file");
+    folder.write("world.toml", world.replace("30.0", "300.0"));
     let bad = output(&run);
     assert_eq!(bad.status.code(), Some(78), "{}", err(&bad));
     assert!(
@@ -89,7 +88,7 @@ fn a_world_file_replaces_the_room_of_a_simulated_run_only() {
         "{}",
         err(&bad)
     );
-    std::fs::remove_file(&path).expect("it is there");
+    std::fs::remove_file(file).expect("it is there");
     let none = output(&run);
     assert_eq!(none.status.code(), Some(69), "{}", err(&none));
 }

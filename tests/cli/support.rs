@@ -1,13 +1,14 @@
 //! `scripts/support-bundle` on a simulated robot: its tools are scripts that answer as a robot's would, with
 //! secrets among the answers, and `ssh` runs its command locally.
 
+use crate::folder::Folder;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A laptop and a robot in their own folder, which is deleted at the end.
-struct Scene(PathBuf);
+/// A laptop and a robot in their own folder.
+struct Scene(Folder);
 
 /// What no bundle may contain.
 const SECRETS: [&str; 7] =
@@ -15,8 +16,7 @@ const SECRETS: [&str; 7] =
 
 impl Scene {
     fn new(name: &str) -> Scene {
-        let folder = std::env::temp_dir().join(format!("ganglion-support-{name}-{}", std::process::id()));
-        let scene = Scene(folder);
+        let scene = Scene(Folder::new(&format!("support-{name}")));
         for part in ["bin", "out", "tmp"] {
             fs::create_dir_all(scene.0.join(part)).expect("folders");
         }
@@ -37,7 +37,7 @@ impl Scene {
              echo 'kernel 6.12.117 at 21:37:59.123456: the last line'",
         );
         scene.tool("ssh", "while [ \"$1\" != -- ]; do shift; done; [ \"$2\" = pi@robot ] || exit 255; shift 2; sh -c \"$*\"");
-        fs::write(scene.0.join("car.toml"), "inherits = \"picarx-v4\"\n").expect("a board");
+        scene.0.write("car.toml", "inherits = \"picarx-v4\"\n");
         scene
     }
     fn tool(&self, name: &str, does: &str) {
@@ -54,7 +54,7 @@ impl Scene {
         command.output().expect("a shell")
     }
     fn out(&self) -> String {
-        self.0.join("out").display().to_string()
+        self.0.path("out")
     }
     /// The unpacked folder of the only bundle.
     fn unpacked(&self) -> PathBuf {
@@ -63,15 +63,9 @@ impl Scene {
         let name = bundle.file_name().expect("a name").to_string_lossy().into_owned();
         let folder = name.strip_suffix(".tar.gz").unwrap_or_else(|| panic!("{name}"));
         assert!(folder.starts_with("ganglion-support-picarx-v4-"), "{name}");
-        let tar = Command::new("tar").arg("-xzf").arg(bundle).arg("-C").arg(&self.0).status();
+        let tar = Command::new("tar").arg("-xzf").arg(bundle).arg("-C").arg(&*self.0).status();
         assert!(tar.expect("tar").success());
         self.0.join(folder)
-    }
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -4,6 +4,7 @@
 mod figures; // what is parsed and judged
 mod losses; // what must not be lost
 
+use crate::folder::Folder;
 use crate::skips::skip;
 use serde_json::Value;
 use std::fs;
@@ -14,9 +15,8 @@ use std::process::{Command, Output};
 const ROBOT_F32: &str = "bench/cuda/32/f32/level-0";
 const ROBOT_F16: &str = "bench/cuda/32/f16/level-0";
 
-/// A separate checkout with the script, and shell scripts as program, tests and tools. It is deleted after
-/// the test.
-struct Kit(PathBuf);
+/// A separate checkout with the script, and shell scripts as program, tests and tools.
+struct Kit(Folder);
 
 impl Kit {
     /// `ganglion`: the lines of the shell script that replaces the program. The test program runs no tests.
@@ -26,9 +26,7 @@ impl Kit {
             skip("no python3");
             return None;
         }
-        let root = std::env::temp_dir().join(format!("ganglion-gpu-check-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&root);
-        let kit = Kit(root);
+        let kit = Kit(Folder::new(&format!("gpu-check-{name}")));
         for folder in ["target/gpu-check", "scripts/gpu_check", "bin"] {
             fs::create_dir_all(kit.path(folder)).expect("a folder");
         }
@@ -89,12 +87,6 @@ impl Kit {
     fn log(&self, part: &Value, which: usize) -> Vec<u8> {
         let name = part["logs"][which].as_str().expect("the name of a log");
         fs::read(self.path("target/gpu-check/report.logs").join(name)).expect("a log")
-    }
-}
-
-impl Drop for Kit {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

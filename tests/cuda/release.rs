@@ -9,6 +9,7 @@ use ganglion::field::cuda::is_emulated;
 use ganglion::system::gpu::{Counts, Gpu, Image, ImageFiles, Source, Watch, probe};
 
 use super::engine::device;
+use crate::folder::Folder;
 use crate::skips::skip;
 
 const PTX: &str = include_str!("../../kernels/ganglion.ptx");
@@ -40,7 +41,8 @@ fn the_release_fatbin_is_complete_or_refused() {
     assert_eq!((source, counts.failures), taken);
     let stamp = PTX.lines().next().expect("a first line").len();
     // Not in the build folder: scripts/gpu-check runs this on another machine.
-    let damaged = std::env::temp_dir().join(format!("ganglion-release-{}", std::process::id()));
+    let folder = Folder::new("release");
+    let damaged = folder.join("damaged.fatbin");
     for from_end in [2, stamp / 2, stamp + 1] {
         let mut bytes = whole.clone();
         let at = bytes.len() - from_end;
@@ -49,5 +51,4 @@ fn the_release_fatbin_is_complete_or_refused() {
         let (source, counts) = load(damaged.clone());
         assert_eq!((source, counts.failures), (Source::Ptx, 0), "{from_end}: not given to the driver");
     }
-    fs::remove_file(damaged).expect("it was just written");
 }

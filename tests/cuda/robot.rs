@@ -4,6 +4,7 @@
 
 use super::standin::{Alone, alone};
 use crate::cli::{err, out, output, watching_with};
+use crate::folder::Folder;
 use ganglion::workshop::learn::parallel;
 use serde_json::Value;
 use std::process::Command;
@@ -38,8 +39,8 @@ fn assert_safe(report: &Value, what: &str) {
 #[test]
 fn a_robot_drives_with_the_field_on_a_device() {
     let Some(alone) = alone() else { return };
-    let drive = std::env::temp_dir().join(format!("ganglion-device-{}.mcap", std::process::id()));
-    let path = drive.to_str().expect("a temporary folder has a plain name");
+    let folder = Folder::new("device");
+    let path = &*folder.path("drive.mcap");
     let report = report_with(&alone, &[], &["--for", "3s", "--record", path]);
     assert_safe(&report, "nothing wrong");
     assert!(report["engine"].as_str().is_some_and(|name| name.starts_with("cuda (")), "{report}");
@@ -47,7 +48,6 @@ fn a_robot_drives_with_the_field_on_a_device() {
     assert_eq!(report["field"]["losses"], 0);
     // The CPU computes the device's answers again, from the recording.
     let replayed = output(&["log", "replay", path, "--field", "--json"]);
-    std::fs::remove_file(&drive).expect("the recording");
     assert_eq!(replayed.status.code(), Some(0), "{}", err(&replayed));
     let found: Value = serde_json::from_str(out(&replayed).lines().last().expect("an object")).unwrap();
     assert_eq!(found["field"]["equal"], report["field_us"]["n"], "{found}");
@@ -91,10 +91,8 @@ fn without_a_returning_device_the_field_stays_on_the_cpu() {
 #[test]
 fn the_status_names_a_lost_device_and_the_next_attempt() {
     let Some(alone) = alone() else { return };
-    let folder = std::env::temp_dir().join(format!("ganglion-lost-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let socket = folder.join("control");
-    let socket = socket.to_str().expect("a name");
+    let folder = Folder::new("lost");
+    let socket = &*folder.path("control");
     let path = |command: &mut Command| _ = command.env("LD_LIBRARY_PATH", alone.folder());
     let faults = ["--inject", "gpu-lost@2+600", "--inject", "gpu-memory@2+600"];
     let usual = ["run", "--engine", "cuda", "--control", socket, "--for", "600s"];
@@ -120,7 +118,6 @@ fn the_status_names_a_lost_device_and_the_next_attempt() {
     assert!(lost["why"].as_str().is_some_and(|why| why.starts_with("GPU lost (")), "{lost}");
     assert!(lost["attempt_in_s"].as_f64().is_some_and(|left| left >= 0.0), "{lost}");
     drop(running);
-    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]

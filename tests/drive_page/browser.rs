@@ -1,8 +1,8 @@
 //! Headless Chromium: opens a page, waits until its scripts are done, and prints the document.
 
+use crate::folder::Folder;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Virtual time that a page gets, milliseconds. It elapses as fast as the page's scripts run.
 const TIME_MS: &str = "20000";
@@ -53,19 +53,14 @@ impl Browser {
 
     /// Runs the browser with its own profile.
     fn open(&self, page: &str, options: &[&str]) -> Output {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let profile = format!("ganglion-browser-{}-{number}", std::process::id());
-        let profile = std::env::temp_dir().join(profile);
+        let profile = Folder::new("browser");
         let mut command = Command::new(self.0);
         command.args(["--headless=new", "--disable-gpu", "--window-size=1200,6000", "--no-first-run"]);
         // Chromium's sandbox refuses to run as root; the page is ours.
         command.args(["--no-sandbox", "--enable-logging=stderr", "--v=0"]).args(options);
         command.arg(format!("--virtual-time-budget={TIME_MS}"));
         command.arg(format!("--user-data-dir={}", profile.display()));
-        let output = command.arg(format!("file://{page}")).output().expect("the browser starts");
-        let _ = std::fs::remove_dir_all(&profile);
-        output
+        command.arg(format!("file://{page}")).output().expect("the browser starts")
     }
 }
 

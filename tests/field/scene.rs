@@ -2,6 +2,7 @@
 //! command in the robot's folder with stand-ins for `ganglion`, `sudo`, `dpkg`; every call that would change
 //! a robot is logged as a line.
 
+use crate::folder::Folder;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
@@ -14,8 +15,8 @@ const COREUTILS: &str =
 /// Bytes of the test package: more than a pipe holds, so that an interruption hits the middle of it.
 pub const PACKAGE_BYTES: usize = 300_000;
 
-/// A laptop and its robots, in a folder of their own that is deleted at the end.
-pub struct Scene(pub PathBuf);
+/// A laptop and its robots, in a folder of their own.
+pub struct Scene(pub Folder);
 
 /// The state of a robot that runs 0.1.0 and was never updated.
 pub const FRESH: &str = r#"{"schema":1,"installed":"0.1.0","state":"installed","runtime":"active","hold":false,
@@ -24,7 +25,7 @@ pub const FRESH: &str = r#"{"schema":1,"installed":"0.1.0","state":"installed","
 impl Scene {
     /// A laptop with a package, and these robots.
     pub fn new(name: &str, robots: &[&str]) -> Scene {
-        let scene = Scene(std::env::temp_dir().join(format!("ganglion-field-{name}-{}", std::process::id())));
+        let scene = Scene(Folder::new(&format!("field-{name}")));
         for folder in ["laptop", "tools", "packages", "tmp", "robots"] {
             fs::create_dir_all(scene.0.join(folder)).expect("folders");
         }
@@ -119,8 +120,8 @@ impl Scene {
     pub fn run(&self, script: &str, arguments: &[&str]) -> Output {
         let mut command = Command::new("/bin/bash");
         command.arg(format!("scripts/{script}")).args(arguments).stdin(Stdio::null());
-        command.env_clear().env("PATH", self.0.join("laptop")).env("SCENE", &self.0);
-        command.env("TMPDIR", self.0.join("tmp")).env("HOME", &self.0).output().expect("bash")
+        command.env_clear().env("PATH", self.0.join("laptop")).env("SCENE", &*self.0);
+        command.env("TMPDIR", self.0.join("tmp")).env("HOME", &*self.0).output().expect("bash")
     }
     /// Runs `scripts/flash` with the package and `--yes`.
     pub fn flash(&self, arguments: &[&str]) -> Output {
@@ -152,7 +153,6 @@ impl Scene {
 impl Drop for Scene {
     fn drop(&mut self) {
         let left = fs::read_dir(self.0.join("tmp")).map(|folder| folder.count()).unwrap_or(0);
-        let _ = fs::remove_dir_all(&self.0);
         if !std::thread::panicking() {
             assert_eq!(left, 0, "a script left temporary files behind");
         }

@@ -1,6 +1,7 @@
 //! Why the heartbeat thread has its own file descriptor table: the peer of its connection notices that the
 //! process was killed before the kernel has freed the process's memory.
 
+use crate::folder::Folder;
 use ganglion::system::rt::descriptors::own_table;
 use rustix::event::epoll;
 use rustix::process::nice;
@@ -50,9 +51,9 @@ fn wait_to_be_killed(socket: &str, own: bool) {
 }
 
 /// Kills one such process; returns whether the thread's connection ended first.
-fn thread_ends_first(round: usize, own: bool) -> bool {
-    let socket = std::env::temp_dir().join(format!("ganglion-killed-{}-{round}-{own}", std::process::id()));
-    let _ = std::fs::remove_file(&socket);
+fn thread_ends_first(own: bool) -> bool {
+    let folder = Folder::new("killed");
+    let socket = folder.join("socket");
     let listener = UnixListener::bind(&socket).expect("a socket");
     let mut child = Command::new(std::env::current_exe().expect("this file"))
         .args(["--exact", NAME, "--test-threads=1", "--nocapture"])
@@ -86,7 +87,7 @@ fn a_killed_process_is_noticed_before_its_memory_is_freed() {
         let own = std::env::var(OWN).is_ok_and(|own| own == "true");
         return wait_to_be_killed(&socket.to_string_lossy(), own);
     }
-    let first = |own| (0..KILLS).filter(|round| thread_ends_first(*round, own)).count();
+    let first = |own| (0..KILLS).filter(|_| thread_ends_first(own)).count();
     // The thread may happen to end last; then it frees the memory itself.
     let own = first(true);
     assert!(own > KILLS / 2, "the thread's connection ended first in only {own} of {KILLS} kills");

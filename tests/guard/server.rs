@@ -1,5 +1,6 @@
 //! A guard in this process: real sockets, real time, a line that records every level.
 
+use crate::folder::Folder;
 use ganglion::base::fault::BusFault;
 use ganglion::base::plan::{GuardHold, Line, RtPlan};
 use ganglion::base::time::{Clock, Instant, MonotonicClock, Span};
@@ -15,7 +16,7 @@ use ganglion::system::seqpacket::{Received, connect_to, listen_at, receive, send
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -51,6 +52,7 @@ impl Gpio for Remembers {
 
 /// A guard that runs on a thread.
 struct Stand {
+    folder: Arc<Folder>,
     socket: PathBuf,
     levels: Levels,
     end: Option<UnixStream>,
@@ -59,13 +61,11 @@ struct Stand {
 
 impl Stand {
     fn begin(timeout: Span) -> Stand {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let socket = std::env::temp_dir().join(format!("ganglion-post-{}-{number}.sock", std::process::id()));
-        Stand::at(socket, timeout)
+        Stand::inside(Arc::new(Folder::new("post")), timeout)
     }
 
-    fn at(socket: PathBuf, timeout: Span) -> Stand {
+    fn inside(folder: Arc<Folder>, timeout: Span) -> Stand {
+        let socket = folder.join("guard");
         let levels = Levels::default();
         let (place, listener) = listen_at(&socket).unwrap();
         let (end, ended) = UnixStream::pair().unwrap();
@@ -75,7 +75,7 @@ impl Stand {
             Server::new(guard, line, listener, ended.into(), Arc::new(MonotonicClock)).serve(|_| ());
             drop(place);
         });
-        Stand { socket, levels, end: Some(end), thread: Some(thread) }
+        Stand { folder, socket, levels, end: Some(end), thread: Some(thread) }
     }
 
     fn levels(&self) -> Vec<bool> {
@@ -97,8 +97,6 @@ impl Stand {
 impl Drop for Stand {
     fn drop(&mut self) {
         self.end();
-        let _ = std::fs::remove_file(&self.socket);
-        let _ = std::fs::remove_file(self.socket.with_extension("sock.lock"));
     }
 }
 
@@ -372,7 +370,7 @@ fn a_runtime_survives_its_guards_restart_and_ends_cleanly() {
     stand.end();
     soon("lost", || !seen());
     assert_eq!(side.link.look().status, None);
-    let again = Stand::at(stand.socket.clone(), TIMEOUT);
+    let again = Stand::inside(stand.folder.clone(), TIMEOUT);
     soon("seen again", seen);
     assert_eq!(side.link.look().connections, 2);
     assert!(!side.requests.disarm.load(Ordering::Acquire));

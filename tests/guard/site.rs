@@ -1,11 +1,10 @@
 //! A folder with a board and sockets, and the processes that a test starts in it. Dropping it ends them.
 
 use crate::cli::{Running, err, out, output, watching};
+use crate::folder::Folder;
 use rustix::process::Signal;
 use serde_json::Value;
-use std::path::PathBuf;
 use std::process::Output;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a test waits for an event that must come, even on a busy machine.
@@ -16,8 +15,8 @@ const SMALL: &str = "[field]\ngrid = 8\npatterns = 1\nbank = 64\n";
 
 /// A separate place for sockets and a board; ends the processes that were started in it.
 pub struct TestSite {
-    pub folder: PathBuf,
-    pub children: Vec<Running>,
+    pub children: Vec<Running>, // dropped first, so they end before their folder is removed
+    pub folder: Folder,
 }
 
 impl TestSite {
@@ -34,16 +33,13 @@ impl TestSite {
 
     /// A site with this board file.
     pub fn with(board: &str) -> TestSite {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("ganglion-guard-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        std::fs::write(folder.join("board.toml"), board).unwrap();
-        TestSite { folder, children: Vec::new() }
+        let folder = Folder::new("guard");
+        folder.write("board.toml", board);
+        TestSite { children: Vec::new(), folder }
     }
 
     pub fn path(&self, name: &str) -> String {
-        self.folder.join(name).to_str().unwrap().to_string()
+        self.folder.path(name)
     }
 
     pub fn start(&mut self, child: Running) -> usize {
@@ -116,13 +112,6 @@ impl TestSite {
     pub fn said(&mut self, child: usize) -> Output {
         let left = Running::none();
         std::mem::replace(&mut self.children[child], left).finish()
-    }
-}
-
-impl Drop for TestSite {
-    fn drop(&mut self) {
-        self.children.clear();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -10,6 +10,7 @@ mod em_brain;
 #[path = "ways/wire.rs"]
 mod wire;
 
+use crate::folder::Folder;
 use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{Board, ComputedSensor, EngineKind, QualityLevel, SensorKind, SensorPlan};
@@ -36,7 +37,7 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::io::Write;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -455,15 +456,6 @@ thread_local!(static BRAIN: RefCell<Brain> = RefCell::new(Brain::new()));
 
 /// Calls `work` with the path of a file that contains `bytes`.
 fn with_file<T>(bytes: &[u8], work: impl FnOnce(&Path) -> T) -> T {
-    thread_local!(static FILE: PathBuf = {
-        let thread = format!("{:?}", std::thread::current().id());
-        let number: String = thread.chars().filter(char::is_ascii_digit).collect();
-        let folder = std::env::temp_dir().join(format!("ganglion-hostile-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder for the file");
-        folder.join("file")
-    });
-    FILE.with(|path| {
-        std::fs::write(path, bytes).expect("the file can be written");
-        work(path)
-    })
+    thread_local!(static FOLDER: Folder = Folder::new("hostile"));
+    FOLDER.with(|folder| work(folder.write("file", bytes).as_ref()))
 }

@@ -2,6 +2,7 @@
 
 use crate::cli::{err, ganglion, out, output};
 use crate::cuda::standin::alone;
+use crate::folder::Folder;
 use serde_json::Value;
 
 #[test]
@@ -123,12 +124,12 @@ fn assert_compared(object: &Value) {
 #[test]
 fn board_targets_are_judged_only_on_a_real_gpu() {
     let Some(alone) = alone() else { return };
-    let cache = std::env::temp_dir().join(format!("ganglion-hrr-judged-{}", std::process::id()));
+    let cache = Folder::new("hrr-judged");
     let plain = ["bench", "hrr", "--dims", "512", "--batches", "1,100", "--seconds", "0.001"];
     let asked = [&plain[..], &["--gpu-from", "never", "--board", "desktop-gpu", "--json"]].concat();
     let with = |folder: Option<&std::path::Path>| {
         let mut command = ganglion(&asked);
-        command.env("CACHE_DIRECTORY", &cache).env("CUDA_VISIBLE_DEVICES", "").env_remove("LD_LIBRARY_PATH");
+        command.env("CACHE_DIRECTORY", &*cache).env("CUDA_VISIBLE_DEVICES", "").env_remove("LD_LIBRARY_PATH");
         command.envs(folder.map(|folder| ("LD_LIBRARY_PATH", folder)));
         command.output().expect("it starts")
     };
@@ -160,7 +161,6 @@ fn board_targets_are_judged_only_on_a_real_gpu() {
             "{row}"
         );
     }
-    let _ = std::fs::remove_dir_all(&cache);
 }
 
 #[test]
@@ -187,8 +187,7 @@ fn rows_beyond_80_percent_of_gpu_memory_are_refused() {
 #[test]
 fn the_gpu_is_measured_and_the_choice_is_reported_and_kept() {
     let Some(alone) = alone() else { return };
-    let cache = std::env::temp_dir().join(format!("ganglion-hrr-cache-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&cache);
+    let cache = Folder::new("hrr-cache");
     let bench = |more: &[&str]| {
         let plain = ["bench", "hrr", "--dims", "128", "--batches", "1,8", "--seconds", "0.001"];
         with_stand_in(alone.folder(), &cache, &[&plain, more, &["--json"]].concat())
@@ -229,5 +228,4 @@ fn the_gpu_is_measured_and_the_choice_is_reported_and_kept() {
     let all = ["bind", "superpose", "clean-up"].map(tried).concat();
     let from = format!("of 512 numbers: on the GPU from 3 rows on, as requested{all}");
     assert_eq!(found(&["--memory-gpu", "3"]), from);
-    let _ = std::fs::remove_dir_all(&cache);
 }

@@ -3,6 +3,7 @@
 
 use super::map::{WITH_MAP, board};
 use crate::cli::{err, output};
+use crate::folder::Folder;
 use crate::hostile::ways::{payload_of, signed};
 use ganglion::base::plan::{Board, FieldPlan};
 use ganglion::base::time::{Instant, SimClock, Span};
@@ -10,30 +11,10 @@ use ganglion::field::snapshot::{ExistingSnapshot, Places, Snapshot, SnapshotErro
 use ganglion::memory::map::MapStatus;
 use ganglion::runtime::robot::{BuildError, Options, Robot, SnapshotPlan};
 use ganglion::runtime::runner;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
-
-/// A separate folder that is deleted after the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganglion-kept-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a folder for the test");
-        Folder(path)
-    }
-    fn file(&self) -> PathBuf {
-        self.0.join("brain")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A robot at the start of virtual time.
 fn build(options: Options) -> Result<Robot, BuildError> {
@@ -68,10 +49,11 @@ fn drive(file: &Path) -> (MapStatus, f32) {
 
 #[test]
 fn a_restarted_robot_recalls_what_it_had_met() {
-    let folder = Folder::new("restart");
-    let before = drive(&folder.file());
+    let folder = Folder::new("kept-restart");
+    let file = folder.join("brain");
+    let before = drive(&file);
     assert!(before.0.meetings >= 1 && before.0.things[0].was_at.is_some(), "it learned: {:?}", before.0);
-    let found = Snapshot::find(&folder.file(), &board()).expect("sound").expect("it exists");
+    let found = Snapshot::find(&file, &board()).expect("sound").expect("it exists");
     let resumed = build(Options { resume: Some(found.snapshot), ..Options::default() }).expect("it fits");
     assert_eq!(recalled(&resumed), before, "every recalled value");
     let fresh = build(Options::default()).expect("the robot is built");
@@ -81,8 +63,9 @@ fn a_restarted_robot_recalls_what_it_had_met() {
 /// A snapshot of the robot with a map, taken at the start of its run, and the map in it.
 fn at_start(name: &str) -> (Snapshot, Places) {
     let folder = Folder::new(name);
+    let file = folder.join("brain");
     let every = Span::from_millis(5_000);
-    let plan = SnapshotPlan { path: folder.file(), every, existing: ExistingSnapshot::Sound };
+    let plan = SnapshotPlan { path: file.clone(), every, existing: ExistingSnapshot::Sound };
     let (board, clock) = (board(), Arc::new(SimClock::new()));
     let first = Instant::ZERO + board.period;
     let options = Options { snapshots: Some(plan), ..Options::default() };
@@ -90,17 +73,18 @@ fn at_start(name: &str) -> (Snapshot, Places) {
     let writer = robot.snapshots.take().expect("it keeps its brain");
     runner::step(robot, &clock, first, &AtomicBool::new(false), |_| ());
     assert!(writer.end(Duration::from_secs(60)).finished);
-    let snapshot = Snapshot::load(&folder.file()).expect("whole");
+    let snapshot = Snapshot::load(&file).expect("whole");
     let places = snapshot.map().expect("the map is in it").clone();
     (snapshot, places)
 }
 
 #[test]
 fn a_damaged_map_and_one_of_other_things_are_refused() {
-    let (folder, (good, places)) = (Folder::new("refused"), at_start("refused-start"));
+    let (folder, (good, places)) = (Folder::new("kept-refused"), at_start("refused-start"));
+    let file = folder.join("brain");
     let saved = |places: &Places| {
-        good.clone().with_map(places.clone()).save(&folder.file()).expect("the file can be written");
-        Snapshot::find(&folder.file(), &board())
+        good.clone().with_map(places.clone()).save(&file).expect("the file can be written");
+        Snapshot::find(&file, &board())
     };
     assert!(saved(&places).is_ok_and(|found| found.is_some_and(|found| found.in_place_of.is_none())));
 
@@ -131,45 +115,45 @@ fn a_damaged_map_and_one_of_other_things_are_refused() {
         other => panic!("{other:?}"),
     }
     // A flipped bit or a truncated file is detected, tried at every 997th of the last 30,000 bytes.
-    good.clone().with_map(places).save(&folder.file()).expect("the file can be written");
-    let bytes = std::fs::read(folder.file()).expect("it exists");
+    good.clone().with_map(places).save(&file).expect("the file can be written");
+    let bytes = std::fs::read(&file).expect("it exists");
     for at in (bytes.len() - 30_000..bytes.len()).step_by(997) {
         let mut broken = bytes.clone();
         broken[at] ^= 1 << (at % 8);
         for part in [&broken[..], &bytes[..at]] {
-            std::fs::write(folder.file(), part).expect("the file can be written");
-            assert!(matches!(Snapshot::load(&folder.file()), Err(SnapshotError::File(_))), "byte {at}");
+            std::fs::write(&file, part).expect("the file can be written");
+            assert!(matches!(Snapshot::load(&file), Err(SnapshotError::File(_))), "byte {at}");
         }
     }
 }
 
 #[test]
 fn an_older_format_without_a_map_is_read_and_reported() {
-    let (folder, (mapped, _)) = (Folder::new("old"), at_start("old-start"));
+    let (folder, (mapped, _)) = (Folder::new("kept-old"), at_start("old-start"));
+    let file = folder.join("brain");
     let untabled = Board { field: FieldPlan { start: Vec::new(), ..board().field }, ..board() };
     let plain = Snapshot::new(&untabled, mapped.state().clone());
-    plain.save(&folder.file()).expect("the file can be written");
+    plain.save(&file).expect("the file can be written");
     // Format 2 is format 3 without its last two parts. Both are absent here, and take one byte each.
-    let bytes = std::fs::read(folder.file()).expect("it exists");
+    let bytes = std::fs::read(&file).expect("it exists");
     let payload = payload_of(&bytes).expect("a whole file");
     let (payload, absent) = bytes[payload.clone()].split_at(payload.len() - 2);
     assert_eq!((bytes[12], absent), (3, &[0, 0][..]));
     let mut header = bytes[..16].to_vec();
     header[12] = 2;
-    std::fs::write(folder.file(), signed(&header, payload)).expect("the file can be written");
-    let old = Snapshot::load(&folder.file()).expect("the previous format is read");
+    std::fs::write(&file, signed(&header, payload)).expect("the file can be written");
+    let old = Snapshot::load(&file).expect("the previous format is read");
     assert!(old == plain && old.lacks_map(&board()) && old.check(&board()).is_ok());
     header[12] = 1;
-    std::fs::write(folder.0.join("older"), signed(&header, payload)).expect("the file can be written");
-    assert!(matches!(Snapshot::load(&folder.0.join("older")), Err(SnapshotError::File(_))));
+    std::fs::write(folder.join("older"), signed(&header, payload)).expect("the file can be written");
+    assert!(matches!(Snapshot::load(&folder.join("older")), Err(SnapshotError::File(_))));
 
-    let path = |name: &str| folder.0.join(name).display().to_string();
-    std::fs::write(path("board.toml"), WITH_MAP).expect("written");
-    let run = ["run", "--board", &path("board.toml"), "--clock", "sim", "--for", "1s", "--snapshot"];
-    let ended = output(&[&run[..], &[&path("brain")]].concat());
+    folder.write("board.toml", WITH_MAP);
+    let run = ["run", "--board", &folder.path("board.toml"), "--clock", "sim", "--for", "1s", "--snapshot"];
+    let ended = output(&[&run[..], &[&folder.path("brain")]].concat());
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
     assert!(err(&ended).contains("contains no map; the map begins empty"), "{}", err(&ended));
-    let ended = output(&[&run[..], &[&path("brain")]].concat());
+    let ended = output(&[&run[..], &[&folder.path("brain")]].concat());
     assert!(!err(&ended).contains("begins empty"), "now it has one: {}", err(&ended));
 }
 
@@ -177,13 +161,14 @@ fn an_older_format_without_a_map_is_read_and_reported() {
 /// read-out would drive it anywhere.
 #[test]
 fn a_readout_for_another_starting_table_is_not_used() {
-    let folder = Folder::new("table");
-    let path = |name: &str| folder.0.join(name).display().to_string();
+    let folder = Folder::new("kept-table");
+    let file = folder.join("brain");
     let run = |board: &str| {
-        let run = ["run", "--board", board, "--clock", "sim", "--for", "1s", "--snapshot", &path("brain")];
+        let run =
+            ["run", "--board", board, "--clock", "sim", "--for", "1s", "--snapshot", &folder.path("brain")];
         let ended = output(&run);
         assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
-        (err(&ended), Snapshot::load(&folder.file()).expect("it was kept"))
+        (err(&ended), Snapshot::load(&file).expect("it was kept"))
     };
     let (_, first) = run("sim");
     assert!(first.state().learned.readout.iter().all(|weight| *weight == 0.0), "nothing was learned");
@@ -204,7 +189,7 @@ fn a_readout_for_another_starting_table_is_not_used() {
     }
     let mut whole = sim.clone();
     whole.field.start.clear();
-    Snapshot::new(&whole, learned).save(&folder.file()).expect("it is written");
+    Snapshot::new(&whole, learned).save(&file).expect("it is written");
     let age = first.state().live.age;
     let (said, again) = run("sim");
     assert!(said.contains("the read-out in this snapshot was made for a starting table other"), "{said}");

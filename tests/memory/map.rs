@@ -2,6 +2,7 @@
 //! like any other, and the map causes no allocation in the tick.
 
 use crate::cli::{err, ganglion, out, output};
+use crate::folder::Folder;
 use ganglion::base::frame::Health;
 use ganglion::base::plan::Board;
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
@@ -177,11 +178,8 @@ impl Drop for Running {
 
 #[test]
 fn the_control_socket_answers_map_queries() {
-    let folder = std::env::temp_dir().join(format!("ganglion-map-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let path = |name: &str| folder.join(name).display().to_string();
-    std::fs::write(path("board.toml"), WITH_MAP).expect("written");
-    let (board, socket) = (path("board.toml"), path("control"));
+    let folder = Folder::new("map");
+    let (board, socket) = (folder.write("board.toml", WITH_MAP), folder.path("control"));
     let arguments = ["run", "--board", &board, "--control", &socket, "--for", "600s"];
     let quiet = std::process::Stdio::null;
     let _running = Running(ganglion(&arguments).stdout(quiet()).stderr(quiet()).spawn().expect("it starts"));
@@ -202,5 +200,4 @@ fn the_control_socket_answers_map_queries() {
     let page = out(&status(&[]));
     assert!(page.contains("map        here (") && page.contains("near ("), "{page}");
     assert_eq!(status(&["--near", "here"]).status.code(), Some(64));
-    let _ = std::fs::remove_dir_all(&folder);
 }

@@ -2,28 +2,11 @@
 //! all.
 
 use super::{bits, dim, rows, store_of};
+use crate::folder::Folder;
 use ganglion::memory::nearest::Best;
 use ganglion::memory::{Fault, Store};
 use ganglion::system::codec::{CodecError, FileError};
 use std::fs;
-use std::path::PathBuf;
-
-/// A separate folder, deleted after the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganglion-memory-{name}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn filled(d: usize, count: usize, capacity: usize) -> Store {
     store_of(&rows(1, 0, count, d), d, capacity)
@@ -94,8 +77,8 @@ fn limits_are_reported_and_a_refused_vector_leaves_no_trace() {
 
 #[test]
 fn a_store_survives_saving_and_loading() {
-    let folder = Folder::new("round");
-    let path = folder.0.join("words");
+    let folder = Folder::new("memory-round");
+    let path = folder.join("words");
     for (d, count) in [(64, 0), (100, 3), (512, 20)] {
         let store = filled(d, count, 20);
         store.save(&path).expect("written");
@@ -109,13 +92,13 @@ fn a_store_survives_saving_and_loading() {
 
 #[test]
 fn bad_store_files_are_refused_and_the_old_store_stays() {
-    let folder = Folder::new("tamper");
-    let path = folder.0.join("words");
+    let folder = Folder::new("memory-tamper");
+    let path = folder.join("words");
     let store = filled(64, 2, 3);
     store.save(&path).expect("written");
     let whole = fs::read(&path).expect("there");
     let refused = |bytes: &[u8]| {
-        let other = folder.0.join("other");
+        let other = folder.join("other");
         fs::write(&other, bytes).expect("written");
         match Store::load(&other, 1 << 20) {
             Err(FileError::Codec { error, .. }) => error,
@@ -142,7 +125,7 @@ fn bad_store_files_are_refused_and_the_old_store_stays() {
     wrong.extend_from_slice(digest.as_bytes());
     assert!(matches!(refused(&wrong), CodecError::Content { .. }));
     // A failed save changes no existing file.
-    assert!(store.save(&folder.0.join("none/words")).is_err());
+    assert!(store.save(&folder.join("none/words")).is_err());
     assert_eq!(fs::read(&path).expect("there"), whole);
 }
 

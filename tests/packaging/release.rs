@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::{Folder, assets, text};
+use super::{assets, text};
+use crate::folder::Folder;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
@@ -73,7 +74,7 @@ impl Tree {
         tree
     }
     fn path(&self, path: &str) -> PathBuf {
-        self.0.0.join(path)
+        self.0.join(path)
     }
     fn write(&self, path: &str, content: &str) {
         let path = self.path(path);
@@ -89,7 +90,7 @@ impl Tree {
     fn run(&self, arguments: &[&str], environment: &[(&str, &str)]) -> (i32, String, String) {
         fs::create_dir_all(self.path("tmp")).expect("a folder");
         let mut command = Command::new(self.path("tree/scripts/release"));
-        command.args(arguments).current_dir(&self.0.0).env("TMPDIR", self.path("tmp"));
+        command.args(arguments).current_dir(&self.0).env("TMPDIR", self.path("tmp"));
         let path = std::env::var("PATH").expect("a path");
         command.env("PATH", format!("{}:{path}", self.path("bin").display()));
         command.env("CARGO_HOME", self.path("cargo")).envs(environment.iter().copied());

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Folder, text};
+use super::text;
+use crate::folder::Folder;
 
 /// The services, in the order in which a removal stops them.
 const UNITS: [&str; 7] = [
@@ -34,7 +35,7 @@ struct Machine(Folder);
 
 impl Machine {
     fn new(name: &str) -> Machine {
-        let machine = Machine(Folder::new(name));
+        let machine = Machine(Folder::new(&format!("package-{name}")));
         machine.write("root/run/systemd/system/.keep", "");
         for tool in ["systemctl", "systemd-sysusers", "systemd-tmpfiles", "udevadm"] {
             machine.tool(tool, "");
@@ -45,7 +46,7 @@ impl Machine {
         machine
     }
     fn path(&self, path: &str) -> PathBuf {
-        self.0.0.join(path)
+        self.0.join(path)
     }
     fn write(&self, path: &str, content: &str) {
         let path = self.path(path);

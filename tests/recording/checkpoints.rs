@@ -30,7 +30,8 @@ fn every_file_of_a_rotation_replays_on_its_own() {
     // exceed a chunk (its 256 kB count only when it is written) plus the data between two checkpoints (5 s,
     // about 200 kB).
     let quota = Quota { file: 600_000, ..Quota::default() };
-    let plan = Plan { quota, ..in_folder("rotation", &board, files.opener()) };
+    let folder = Folder::new("recordings-rotation");
+    let plan = Plan { quota, ..in_folder(&folder, &board, files.opener()) };
     let (run, status) = record(&board, plan, true, 3, &["sonar-silent@12+30"], 60);
     let files = files.0.lock().unwrap().clone();
     assert!(files.len() >= 3, "{} files", files.len());

@@ -1,45 +1,26 @@
 //! `ganglion log` as called by a user, on complete and on damaged recordings.
 
 use crate::cli::{err, out, output};
+use crate::folder::Folder;
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 
-/// A folder that is removed at the end.
-pub(super) struct Folder(PathBuf);
-
-impl Folder {
-    pub(super) fn new(name: &str) -> Folder {
-        let folder = std::env::temp_dir().join(format!("ganglion-log-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-    pub(super) fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_string()
-    }
-    /// A recording of twelve virtual seconds.
-    pub(super) fn recorded(&self, name: &str, more: &[&str]) -> String {
-        let path = self.path(name);
-        let run = ["run", "--clock", "sim", "--for", "12s", "--engine", "cpu", "--record", &path];
-        let ended = output(&[&run[..], more].concat());
-        assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
-        path
-    }
-    /// A copy of `of` that `change` has damaged.
-    fn damaged(&self, name: &str, of: &str, change: impl FnOnce(&mut Vec<u8>)) -> String {
-        let mut bytes = fs::read(of).unwrap();
-        change(&mut bytes);
-        let path = self.path(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    }
+/// A recording of twelve virtual seconds.
+pub(super) fn recorded_in(folder: &Folder, name: &str, more: &[&str]) -> String {
+    let path = folder.path(name);
+    let run = ["run", "--clock", "sim", "--for", "12s", "--engine", "cpu", "--record", &path];
+    let ended = output(&[&run[..], more].concat());
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+    path
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A copy of `of` that `change` has damaged.
+fn damaged(folder: &Folder, name: &str, of: &str, change: impl FnOnce(&mut Vec<u8>)) -> String {
+    let mut bytes = fs::read(of).unwrap();
+    change(&mut bytes);
+    folder.write(name, bytes)
 }
 
 pub(super) fn log(arguments: &[&str]) -> Output {
@@ -72,8 +53,8 @@ fn flip_a_bit_after(tenths: usize) -> impl FnOnce(&mut Vec<u8>) {
 
 #[test]
 fn a_part_that_is_cut_out_is_a_recording_of_its_own() {
-    let folder = Folder::new("cut");
-    let (whole, part) = (folder.recorded("whole.mcap", &["--seed", "3"]), folder.path("part.mcap"));
+    let folder = Folder::new("log-cut");
+    let (whole, part) = (recorded_in(&folder, "whole.mcap", &["--seed", "3"]), folder.path("part.mcap"));
     let cut = object(&["cut", &whole, &part, "--from", "7", "--to", "9"], 0);
     assert!(
         cut["from_s"].as_f64().is_some_and(|from| (4.5..=5.5).contains(&from)),
@@ -103,9 +84,9 @@ fn a_part_that_is_cut_out_is_a_recording_of_its_own() {
 
 #[test]
 fn a_damaged_recording_is_cut_up_to_the_damage_and_it_is_said() {
-    let folder = Folder::new("cut-damaged");
-    let whole = folder.recorded("whole.mcap", &[]);
-    let damaged = folder.damaged("damaged.mcap", &whole, flip_a_bit_after(5));
+    let folder = Folder::new("log-cut-damaged");
+    let whole = recorded_in(&folder, "whole.mcap", &[]);
+    let damaged = damaged(&folder, "damaged.mcap", &whole, flip_a_bit_after(5));
     let part = folder.path("part.mcap");
     let said = refused(&["cut", &damaged, &part, "--from", "0", "--to", "12"], 65);
     assert!(said.contains("ends early") && said.contains("damaged before byte"), "{said}");
@@ -117,8 +98,8 @@ fn a_damaged_recording_is_cut_up_to_the_damage_and_it_is_said() {
 
 #[test]
 fn what_is_readable_of_a_damaged_recording_is_recovered() {
-    let folder = Folder::new("recover");
-    let whole = folder.recorded("whole.mcap", &["--seed", "5"]);
+    let folder = Folder::new("log-recover");
+    let whole = recorded_in(&folder, "whole.mcap", &["--seed", "5"]);
     let slots = object(&["info", &whole], 0)["slots"].as_u64().unwrap();
     let recovered = |name: &str, from: &str| {
         let new = folder.path(name);
@@ -131,10 +112,10 @@ fn what_is_readable_of_a_damaged_recording_is_recovered() {
         (kept, report["whole"].as_bool().unwrap(), report["damage"].is_string())
     };
     assert_eq!(recovered("a.mcap", &whole), (slots, true, false), "nothing was missing");
-    let cut_off = folder.damaged("cut.mcap", &whole, |bytes| bytes.truncate(bytes.len() * 6 / 10));
+    let cut_off = damaged(&folder, "cut.mcap", &whole, |bytes| bytes.truncate(bytes.len() * 6 / 10));
     let (kept, ended, is_damaged) = recovered("b.mcap", &cut_off);
     assert!((slots / 4..slots * 7 / 10).contains(&kept) && !ended && !is_damaged, "{kept} of {slots}");
-    let flipped = folder.damaged("flipped.mcap", &whole, flip_a_bit_after(6));
+    let flipped = damaged(&folder, "flipped.mcap", &whole, flip_a_bit_after(6));
     let (kept, ended, is_damaged) = recovered("c.mcap", &flipped);
     assert!((slots / 4..slots * 7 / 10).contains(&kept) && !ended && is_damaged, "{kept} of {slots}");
     let (other, none) = (folder.path("other.mcap"), folder.path("none.mcap"));
@@ -145,9 +126,9 @@ fn what_is_readable_of_a_damaged_recording_is_recovered() {
 
 #[test]
 fn the_first_difference_of_two_runs_is_named() {
-    let folder = Folder::new("diff");
-    let [a, b] = ["a.mcap", "b.mcap"].map(|name| folder.recorded(name, &["--seed", "7"]));
-    let other = folder.recorded("other.mcap", &["--seed", "7", "--fault", "sonar-silent@6+2"]);
+    let folder = Folder::new("log-diff");
+    let [a, b] = ["a.mcap", "b.mcap"].map(|name| recorded_in(&folder, name, &["--seed", "7"]));
+    let other = recorded_in(&folder, "other.mcap", &["--seed", "7", "--fault", "sonar-silent@6+2"]);
     let same = object(&["diff", &a, &b], 0);
     assert!(same["differs"].is_null() && same["equal"].as_u64().is_some_and(|equal| equal > 1_000), "{same}");
     let found = object(&["diff", &a, &other], 65);
@@ -159,14 +140,14 @@ fn the_first_difference_of_two_runs_is_named() {
     let shorter = folder.path("shorter.mcap");
     object(&["cut", &b, &shorter, "--to", "5"], 0);
     assert!(refused(&["diff", &a, &shorter], 65).contains("only the first has this slot"));
-    let damaged = folder.damaged("damaged.mcap", &b, flip_a_bit_after(5));
+    let damaged = damaged(&folder, "damaged.mcap", &b, flip_a_bit_after(5));
     assert!(refused(&["diff", &a, &damaged], 65).contains("damaged before byte"));
 }
 
 #[test]
 fn slots_that_another_limit_changes_are_listed() {
-    let folder = Folder::new("what-if");
-    let whole = folder.recorded("whole.mcap", &["--seed", "3"]);
+    let folder = Folder::new("log-what-if");
+    let whole = recorded_in(&folder, "whole.mcap", &["--seed", "3"]);
     let slots = object(&["info", &whole], 0)["slots"].clone();
     let same = object(&["replay", &whole, "--what-if", "reflex.obstacle.below=0.15"], 0);
     assert_eq!((&same["what_if"]["slots"], &same["equal"]), (&0.into(), &slots), "the value that it had");

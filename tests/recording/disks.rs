@@ -69,7 +69,8 @@ fn a_full_disk_loses_records_but_no_slots() {
 #[test]
 fn a_hanging_disk_loses_records_but_no_slots() {
     let (board, files, free) = (sim_board(), Files::default(), Arc::new(AtomicBool::new(false)));
-    let stalled = in_folder("hangs", &board, hanging(free.clone(), &files));
+    let folder = Folder::new("recordings-hangs");
+    let stalled = in_folder(&folder, &board, hanging(free.clone(), &files));
     // `false`: as in real time, the run does not wait for the disk.
     let (recording, sender) = Recording::start(stalled, false).expect("a thread");
     let options = Options { recording: Some(sender), ..Options::default() };
@@ -92,9 +93,9 @@ fn a_hanging_disk_loses_records_but_no_slots() {
 
 #[test]
 fn a_dead_recorder_thread_loses_records_but_no_slots() {
-    let board = sim_board();
+    let (board, folder) = (sim_board(), Folder::new("recordings-dies"));
     let dead: Opener = Box::new(|_| panic!("a bug in the writer"));
-    let (run, status) = record(&board, in_folder("dies", &board, dead), false, 1, &[], 20);
+    let (run, status) = record(&board, in_folder(&folder, &board, dead), false, 1, &[], 20);
     assert!(run > 2_000, "{run} slots");
     assert!(status.ended && !status.writing && status.slots == 0, "{status:?}");
     assert_eq!(status.lost(), run, "including the records in the queue: {status:?}");

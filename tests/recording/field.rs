@@ -1,7 +1,7 @@
 //! The field of a recorded run is computed again: the result is the same bits, the first answer that differs,
 //! or the reason why the field cannot be computed.
 
-use super::command_line::{Folder, log, object, refused};
+use super::command_line::{log, object, recorded_in, refused};
 use super::*;
 use crate::cli::{err, output};
 use crate::long::or_in_full;
@@ -107,9 +107,10 @@ fn a_field_is_computed_from_its_copy_in_the_middle_of_a_run() {
 fn copies_of_the_field_do_not_fill_a_small_file() {
     const SMALL: u64 = 300_000;
     let (board, files) = (sim_board(), Files::default());
-    let folder = in_folder("copies", &board, files.opener());
+    let folder = Folder::new("recordings-copies");
     let quota = Quota { file: SMALL, ..Quota::default() };
-    let (recording, sender) = Recording::start(Plan { quota, ..folder }, true).expect("a thread");
+    let plan = Plan { quota, ..in_folder(&folder, &board, files.opener()) };
+    let (recording, sender) = Recording::start(plan, true).expect("a thread");
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
     let options = Options { seed: 1, recording: Some(sender), ..Options::default() };
     let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
@@ -150,7 +151,7 @@ fn a_damaged_copy_of_the_field_is_refused() {
 
 #[test]
 fn a_run_with_a_read_out_needs_it_for_its_field() {
-    let folder = Folder::new("readout");
+    let folder = Folder::new("log-readout");
     let board = sim_board();
     let given = |name: &str, weight: f32| {
         let weights = vec![weight; Readout::silent(&board).weights().len()];
@@ -160,7 +161,7 @@ fn a_run_with_a_read_out_needs_it_for_its_field() {
         path
     };
     let (used, other) = (given("used", 0.01), given("other", 0.02));
-    let drive = folder.recorded("drive.mcap", &["--readout", &used]);
+    let drive = recorded_in(&folder, "drive.mcap", &["--readout", &used]);
     let found = object(&["replay", &drive, "--field", "--readout", &used], 0);
     assert!(found["field"]["equal"].as_u64() > Some(100), "{found}");
     assert_eq!(
@@ -175,10 +176,10 @@ fn a_run_with_a_read_out_needs_it_for_its_field() {
 
 #[test]
 fn a_resumed_or_steered_run_says_what_of_its_field_is_known() {
-    let folder = Folder::new("resumed");
+    let folder = Folder::new("log-resumed");
     let brain = folder.path("brain");
-    folder.recorded("first.mcap", &["--snapshot", &brain]);
-    let resumed = folder.recorded("second.mcap", &["--snapshot", &brain]);
+    recorded_in(&folder, "first.mcap", &["--snapshot", &brain]);
+    let resumed = recorded_in(&folder, "second.mcap", &["--snapshot", &brain]);
     let found = object(&["replay", &resumed, "--field"], 0);
     let [equal, before] = ["equal", "before"].map(|key| found["field"][key].as_u64());
     assert!(equal > Some(100) && before > Some(0), "{found}");
@@ -188,13 +189,13 @@ fn a_resumed_or_steered_run_says_what_of_its_field_is_known() {
     let weights = vec![0.01; Readout::silent(&sim_board()).weights().len()];
     let given = Readout::new(&sim_board(), weights, Origin::Given).expect("of this board");
     given.save(Path::new(&readout)).unwrap();
-    folder.recorded("third.mcap", &["--snapshot", &taught, "--readout", &readout]);
-    let unfit = folder.recorded("fourth.mcap", &["--snapshot", &taught]);
+    recorded_in(&folder, "third.mcap", &["--snapshot", &taught, "--readout", &readout]);
+    let unfit = recorded_in(&folder, "fourth.mcap", &["--snapshot", &taught]);
     let said = refused(&["replay", &unfit, "--field"], 69);
     assert!(said.contains("no copy of the field in it can be used"), "{said}");
     assert_eq!(log(&["replay", &unfit]).status.code(), Some(0), "its decisions replay all the same");
 
-    let steered = folder.recorded("steered.mcap", &["--goal", "1,0"]);
+    let steered = recorded_in(&folder, "steered.mcap", &["--goal", "1,0"]);
     let found = object(&["replay", &steered, "--field"], 0);
     let [equal, without] = ["equal", "steered"].map(|key| found["field"][key].as_u64());
     assert!(equal > Some(100) && without > Some(100), "{found}");
@@ -202,7 +203,7 @@ fn a_resumed_or_steered_run_says_what_of_its_field_is_known() {
 
 #[test]
 fn the_field_of_a_run_in_real_time_is_computed_again() {
-    let folder = Folder::new("real");
+    let folder = Folder::new("log-real");
     let path = folder.path("real.mcap");
     let ended = output(&["run", "--for", "3s", "--engine", "cpu", "--record", &path]);
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));

@@ -13,7 +13,8 @@ fn armed_times_in_several_files_are_decided_again() {
     let files = Files::default();
     let quota = Quota { file: 150_000, ..Quota::default() };
     let when = When::Armed { before: Span::from_millis(2_000) };
-    let plan = Plan { quota, when, ..in_folder("service", &board, files.opener()) };
+    let folder = Folder::new("recordings-service");
+    let plan = Plan { quota, when, ..in_folder(&folder, &board, files.opener()) };
     let (recording, sender) = Recording::start(plan, true).expect("a thread");
     let options = Options { seed: 1, recording: Some(sender), ..Options::default() };
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);

@@ -2,21 +2,20 @@
 //! wants.
 
 use crate::cli;
+use crate::folder::Folder;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-/// The machine; its folder is deleted at the end.
-pub struct Robot(PathBuf);
+/// The machine, in a folder of its own.
+pub struct Robot(Folder);
 
 impl Robot {
     /// A machine with `ganglion` 0.1.0 installed, kept, running and disarmed, set up for updates.
     pub fn new(name: &str) -> Robot {
-        let folder = std::env::temp_dir().join(format!("ganglion-update-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        let robot = Robot(folder);
+        let robot = Robot(Folder::new(&format!("update-{name}")));
         for part in ["bin", "system/run", "system/etc/ganglion", "system/usr/bin", "system/var/lib/ganglion"]
         {
             fs::create_dir_all(robot.path(part)).expect("folders");
@@ -73,13 +72,17 @@ impl Robot {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap_or_default());
         let mut command = cli::ganglion(&["update"]);
         command.args(arguments).arg("--root").arg(self.path("system"));
-        command.env("FAKE", &self.0).env("PATH", path).output().expect("ganglion update")
+        command.env("FAKE", &*self.0).env("PATH", path).output().expect("ganglion update")
     }
     /// Makes the service end with this result.
     pub fn service_ends(&self, result: &str) {
         let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap_or_default());
         let mut command = cli::ganglion(&["update", "ended", "--root"]);
-        command.arg(self.path("system")).env("FAKE", &self.0).env("PATH", path).env("SERVICE_RESULT", result);
+        command
+            .arg(self.path("system"))
+            .env("FAKE", &*self.0)
+            .env("PATH", path)
+            .env("SERVICE_RESULT", result);
         let ended = command.output().expect("ganglion update ended");
         assert_eq!(ended.status.code(), Some(0), "{}", cli::err(&ended));
     }
@@ -125,11 +128,5 @@ impl Robot {
         }
         assert!(self.has(&format!("{state}/rescue")), "the unit's program exists");
         Some(self.update(&["recover", "--boot"]))
-    }
-}
-
-impl Drop for Robot {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }

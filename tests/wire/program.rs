@@ -1,32 +1,15 @@
 //! `ganglion tether` and `ganglion tether key`, as programs.
 
 use super::stage::{Brain, Runtime, TIMEOUT, keys};
+use crate::folder::Folder;
 use ganglion::deploy::board;
 use ganglion::field::remote::local::LinkPhase;
 use ganglion::runtime::tether::key::KeyFile;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
-
-/// A folder that is deleted after the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("ganglion-wire-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).expect("a folder");
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn tether() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ganglion"));
@@ -44,8 +27,8 @@ fn code(output: &Output) -> Option<i32> {
 
 #[test]
 fn a_key_is_made_once_and_rotated_with_both_valid() {
-    let folder = Folder::new("key");
-    let path = folder.0.join("rover-7.key");
+    let folder = Folder::new("wire-key");
+    let path = folder.join("rover-7.key");
     assert_eq!(code(&key(&path, "rover-7", &["--second"])), Some(69), "there is none yet");
     let made = key(&path, "rover-7", &[]);
     assert_eq!(code(&made), Some(0));
@@ -69,13 +52,13 @@ fn a_key_is_made_once_and_rotated_with_both_valid() {
     assert_eq!(code(&key(&path, "rover-7", &["--finish"])), Some(0));
     assert_eq!(KeyFile::read(&path).expect("a key file"), both.newest_only());
     assert_eq!(fs::metadata(&path).expect("a file").permissions().mode() & 0o7777, 0o400);
-    assert_eq!(code(&key(&folder.0.join("x"), "../x", &[])), Some(64), "not a valid name for a robot");
+    assert_eq!(code(&key(&folder.join("x"), "../x", &[])), Some(64), "not a valid name for a robot");
 }
 
 #[test]
 fn the_tether_joins_relays_reports_and_ends_cleanly() {
-    let folder = Folder::new("program");
-    let (key_path, socket) = (folder.0.join("key"), folder.0.join("tether.sock"));
+    let folder = Folder::new("wire-program");
+    let (key_path, socket) = (folder.join("key"), folder.join("tether.sock"));
     fs::write(&key_path, keys().text()).expect("the file can be written");
     fs::set_permissions(&key_path, fs::Permissions::from_mode(0o400)).expect("its mode");
     let brain = Brain::start();
@@ -109,8 +92,8 @@ fn the_tether_joins_relays_reports_and_ends_cleanly() {
 
 #[test]
 fn readable_keys_and_boards_without_a_tether_are_refused() {
-    let folder = Folder::new("refused");
-    let path = folder.0.join("key");
+    let folder = Folder::new("wire-refused");
+    let path = folder.join("key");
     fs::write(&path, keys().text()).expect("the file can be written");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("its mode");
     let run = |more: &[&str]| {

@@ -1,6 +1,7 @@
 //! A tether in this process between a minimal runtime and a minimal brain.
 
 use super::relay::Relay;
+use crate::folder::Folder;
 use ganglion::base::plan::QualityLevel;
 use ganglion::base::time::{Instant, MonotonicClock, Span};
 use ganglion::deploy::board;
@@ -124,6 +125,7 @@ pub struct Stage {
     end: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
     _place: SocketLock,
+    _folder: Folder,
 }
 
 impl Stage {
@@ -131,7 +133,8 @@ impl Stage {
     pub fn new(name: &str, seed: u64) -> Stage {
         let brain = Brain::start();
         let relay = Relay::before(brain.address, seed);
-        let path = std::env::temp_dir().join(format!("ganglion-tether-{name}-{}", std::process::id()));
+        let folder = Folder::new(&format!("wire-{name}"));
+        let path = folder.join("tether");
         let (place, listener) = listen_at(&path).expect("a place for the socket");
         let (end, until) = UnixStream::pair().expect("a pair of sockets");
         let board = board::built_in("sim").expect("a built-in board").expect("and sound").board;
@@ -141,7 +144,7 @@ impl Stage {
         let mut tether =
             Tether::new(carrier, "rover", finder, listener, until.into(), AllowedUser::own(), DIGEST, clock);
         let thread = Some(std::thread::spawn(move || tether.run(|event| eprintln!("{event:?}"))));
-        Stage { path, brain: Some(brain), relay, end: Some(end), thread, _place: place }
+        Stage { path, brain: Some(brain), relay, end: Some(end), thread, _place: place, _folder: folder }
     }
 
     /// The tether's counters.
@@ -155,9 +158,6 @@ impl Drop for Stage {
     fn drop(&mut self) {
         self.end = None; // hangs up, which ends the tether
         let _ = self.thread.take().map(JoinHandle::join);
-        let mut lock = self.path.clone().into_os_string();
-        lock.push(".lock");
-        let _ = std::fs::remove_file(lock);
     }
 }
 

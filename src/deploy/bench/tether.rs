@@ -28,7 +28,9 @@ use hdrhistogram::Histogram;
 use std::fmt;
 use std::io;
 use std::net::UdpSocket;
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -153,6 +155,26 @@ impl Tally {
     }
 }
 
+/// A folder for the tether's socket and the lock beside it. Only this user can enter it.
+struct SocketFolder(PathBuf);
+
+impl SocketFolder {
+    fn new() -> io::Result<SocketFolder> {
+        let path = std::env::temp_dir().join(format!("ganglion-bench-tether-{}", std::process::id()));
+        // Refuses an existing path: another user may have put it there.
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => Ok(SocketFolder(path)),
+            Err(error) => Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
+        }
+    }
+}
+
+impl Drop for SocketFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 impl TetherBench {
     /// Measures for `length`, or until `interrupted`.
     pub fn run(&self, length: Span, interrupted: &AtomicBool) -> Result<TetherFigures, NoTetherBench> {
@@ -171,7 +193,8 @@ impl TetherBench {
         let (workers, network) = Workers::start(Robots::new(limits), 1, |hub| {
             Arc::new(Network::new(socket, sessions, hub.clone(), tell))
         })?;
-        let path = std::env::temp_dir().join(format!("ganglion-bench-tether-{}", std::process::id()));
+        let folder = SocketFolder::new()?; // declared first, so dropped last, also on an error
+        let path = folder.0.join("socket");
         let (_place, listener) = listen_at(&path)?;
         let (end, ring) = UnixStream::pair()?;
         let carrier = Carrier::new(&keys, Join::of("bench", &board, digest));
@@ -301,5 +324,13 @@ mod tests {
         }
         let names: Vec<_> = figures.granted.iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["asking", "tether", "echo"]);
+        let own = format!("ganglion-bench-tether-{}", std::process::id());
+        let entries = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+        let mut left = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        // Not those of a process whose number begins with this one's.
+        let is_own = |name: &String| {
+            name.strip_prefix(&own).is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
+        };
+        assert_eq!(left.find(is_own), None, "the socket's folder is removed");
     }
 }

@@ -8,6 +8,7 @@ use ganglion::workshop::learn::parallel;
 use serde_json::Value;
 
 use crate::cuda::standin::{stand_in, without};
+use crate::folder::Folder;
 
 /// What `doctor --json` reports about the GPU if `folder` is the first to be searched for libraries and the
 /// stand-in gets `orders`.
@@ -75,11 +76,9 @@ fn a_driver_without_a_function_causes_no_panic() {
 
 #[test]
 fn a_library_that_is_not_a_driver_causes_no_panic() {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("no-driver-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::write(folder.join("libcuda.so"), "this is not a library").expect("written");
+    let folder = Folder::new("no-driver");
+    folder.write("libcuda.so", "this is not a library");
     let gpu = doctor(&folder, "");
     // Whatever GPU this machine has, the report contains either its name or a reason, and nothing panics.
     assert!(gpu["name"].is_string() != gpu["absence"].is_string(), "{gpu}");
-    std::fs::remove_dir_all(&folder).expect("it existed");
 }

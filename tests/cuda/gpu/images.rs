@@ -2,28 +2,12 @@
 //! prevent a start.
 
 use std::fs;
-use std::path::{Path, PathBuf};
 
 use ganglion::system::gpu::{Image, ImageFiles, Source};
 
+use crate::folder::Folder;
+
 use super::{Desk, PTX, alone, desk};
-
-/// A separate folder; deleted on drop.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        Folder(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Loads an image and checks that it has a kernel.
 fn load(desk: &Desk, files: &ImageFiles) -> Source {
@@ -43,8 +27,7 @@ fn fatbin() -> Vec<u8> {
 fn ptx_is_used_if_the_fatbin_does_not_fit() {
     let Some(_alone) = alone() else { return };
     let (desk, folder) = (desk(), Folder::new("image-fatbin"));
-    fs::create_dir_all(&folder.0).expect("a folder");
-    let path = folder.0.join("ganglion.fatbin");
+    let path = folder.join("ganglion.fatbin");
     let files = ImageFiles { ptx: PTX, fatbin: Some(path.clone()), marks: None };
     // No file; a file that is not a fatbin; two truncated fatbins; a complete one.
     assert_eq!(load(&desk, &files), Source::Ptx);
@@ -60,8 +43,7 @@ fn ptx_is_used_if_the_fatbin_does_not_fit() {
 fn a_fatbin_that_killed_a_process_is_not_loaded() {
     let Some(_alone) = alone() else { return };
     let (desk, folder) = (desk(), Folder::new("image-marks"));
-    fs::create_dir_all(&folder.0).expect("a folder");
-    let (path, marks) = (folder.0.join("ganglion.fatbin"), folder.0.join("marks"));
+    let (path, marks) = (folder.join("ganglion.fatbin"), folder.join("marks"));
     fs::write(&path, fatbin()).expect("written");
     let files = ImageFiles { ptx: PTX, fatbin: Some(path.clone()), marks: Some(marks.clone()) };
     let shown = || {
