@@ -3,6 +3,7 @@
 
 use super::{number, object};
 use crate::cli::{err, out, output};
+use crate::folder::Folder;
 use serde_json::Value;
 
 /// Two worlds of the course.
@@ -25,9 +26,9 @@ fn digests(report: &Value) -> Vec<&Value> {
 
 #[test]
 fn barn_counts_agree_with_the_runs_of_each_driver() {
-    let picture = std::env::temp_dir().join(format!("ganglion-barn-{}.svg", std::process::id()));
-    let file = picture.to_str().expect("a name");
-    let report = report(&["--driver", "follow-gap,navigator", "--rough", "--svg", file]);
+    let folder = Folder::new("barn");
+    let picture = folder.path("drive.svg");
+    let report = report(&["--driver", "follow-gap,navigator", "--rough", "--svg", &picture]);
     assert_eq!((&report["rough"], &report["worlds"]), (&true.into(), &2.into()));
     for (at, driver) in ["follow-gap", "navigator"].into_iter().enumerate() {
         let (row, runs) = (&report["drivers"][at], runs(&report, at));
@@ -42,8 +43,7 @@ fn barn_counts_agree_with_the_runs_of_each_driver() {
         assert!(runs.iter().all(|run| number(run, "driven_m") > 1.0), "{driver}: it drove");
     }
     assert_eq!(report["drivers"][1]["reached"], 2, "the navigator crosses both");
-    let drawn = std::fs::read_to_string(&picture).expect("a drawing");
-    let _ = std::fs::remove_file(&picture);
+    let drawn = std::fs::read_to_string(picture).expect("a drawing");
     assert!(drawn.starts_with("<svg ") && drawn.matches("<polyline").count() == 1);
 }
 
