@@ -42,7 +42,7 @@ pub use contact::{Contact, Contacts, MOST_CONTACTS};
 pub use course::Coverage;
 pub use faults::{Fault, FaultError, FaultKind, FieldFault, FieldFaults};
 pub use plant::{Plant, Report};
-pub use pose_cell::PoseCell;
+pub use pose_cell::{DRAWN_MOVERS, PoseCell};
 pub use ranger::HALF_VIEW_DEG;
 pub use rehearsal::{Change, NoModel, Rehearsal, Unmodelled, rehearsal};
 pub use robot::Witness;

@@ -3,7 +3,7 @@
 
 use crate::cli::{self, Running, out, output};
 use crate::folder::Folder;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
@@ -78,6 +78,26 @@ impl Robot {
         let said = out(&ended);
         serde_json::from_str(said.lines().last().unwrap_or_default()).expect("the report")
     }
+}
+
+#[test]
+fn the_room_of_a_running_world_is_in_the_status() {
+    let folder = Folder::new("status-world");
+    let world = "size = [6.0, 4.0]\nstart = [1.0, 2.0]\ngoal = [5.0, 2.0]\nwalls = [[4.0, 0.0, 4.0, 1.5]]\n\
+                 boxes = [[5.0, 3.0, 5.5, 3.5]]\nline = [[0.5, 0.5], [5.0, 0.5]]\n\
+                 [[mover]]\nradius = 0.2\nspeed = 0.3\nway = [[3.0, 3.5], [4.5, 3.5]]\n";
+    let file = folder.write("world.toml", world);
+    let robot = Robot::start("room", "inherits = \"sim\"\n", &["--world", &file, "--clock", "real"]);
+    let status = robot.once("the mover is on its way, and the goal is known", |status| {
+        let room = &status["room"];
+        room["movers"][0][0].as_f64().is_some_and(|x| x > 3.0) && !room["goal"].is_null()
+    });
+    let room = &status["room"];
+    assert_eq!(room["walls"].as_array().map(Vec::len), Some(5), "the wall and four sides: {room}");
+    assert_eq!(room["walls"][0], json!([4.0, 0.0, 4.0, 1.5]));
+    assert_eq!(room["line"], json!([[0.5, 0.5], [5.0, 0.5]]));
+    assert_eq!((&room["movers"][0][1], &room["movers"][0][2]), (&json!(3.5), &json!(0.2)));
+    assert_eq!(room["goal"], json!([5.0, 2.0]));
 }
 
 fn level(status: &Value) -> u64 {

@@ -218,13 +218,18 @@ fn why(goal: &GoalStatus) -> &str {
 
 /// The robot's goal, its progress and its position, on one line.
 pub fn line(goal: &GoalStatus) -> String {
-    let GoalStatus { goal: place, left, state, why, at: [x, y], .. } = goal;
-    let here = format!("at ({x:.2}, {y:.2}) m by dead reckoning");
-    let Some([to_x, to_y]) = place else { return format!("none; {here}") };
+    let [x, y] = goal.at;
+    format!("{}; at ({x:.2}, {y:.2}) m by dead reckoning", progress(goal))
+}
+
+/// The robot's goal and its progress.
+pub fn progress(goal: &GoalStatus) -> String {
+    let GoalStatus { goal: place, left, state, why, .. } = goal;
+    let Some([to_x, to_y]) = place else { return "none".to_string() };
     let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
     let more = if *left > 0 { format!(", {left} more after it") } else { String::new() };
     let state = state.replace('-', " ");
-    format!("({to_x:.2}, {to_y:.2}) m: {state}{why}{more}; {here}")
+    format!("({to_x:.2}, {to_y:.2}) m: {state}{why}{more}")
 }
 
 #[cfg(test)]

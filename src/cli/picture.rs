@@ -110,7 +110,7 @@ impl Picture {
             board: &board.name,
             about: &self.about,
             world: &plant.world(),
-            car: Room::of(plant, board).status(),
+            car: Room::of(plant, board).status(None),
             report,
             contacts: &plant.first_contacts(),
             seconds: outcome.ending.elapsed.as_secs_f64(),

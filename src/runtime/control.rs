@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 pub const CONTROL_SOCKET: &str = "/run/ganglion/control.sock";
 
 /// Longest line that either side reads; the status of a robot with 64 sensors and eight buses takes a third
-/// of it.
+/// of it, and a full simulated room less than another third.
 const LONGEST_LINE: usize = 64 * 1024;
 
 /// The possible requests.

@@ -130,7 +130,7 @@ impl Plant {
     pub fn world(&self) -> World {
         self.robot_at(self.clock.now()).world().clone()
     }
-    /// Where the car is, for readers that must not make the bus threads wait.
+    /// Where the car and the moving discs are, for readers that must not make the bus threads wait.
     pub fn pose_cell(&self) -> Arc<PoseCell> {
         self.pose.clone()
     }

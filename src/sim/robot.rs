@@ -151,7 +151,7 @@ impl Robot {
             seed,
             script: Script::new(faults, zero),
             car: Car::new(&plan, &world).looking_at(spots).seeing(half_sight_deg),
-            pose_cell: Arc::default(),
+            pose_cell: Arc::new(PoseCell::of(&world)),
             course: Course::new(world.room()),
             world,
             battery: Battery::new(plan.battery_v),
@@ -258,10 +258,10 @@ impl Robot {
             self.feel(at);
             self.steps += 1;
         }
-        self.pose_cell.store(self.car.pose());
+        self.pose_cell.store(self.car.pose(), &self.world);
     }
 
-    /// The cell in which readers find the car's pose without taking the lock.
+    /// The cell in which readers find the car's pose and the moving discs without taking the lock.
     pub fn pose_cell(&self) -> Arc<PoseCell> {
         self.pose_cell.clone()
     }

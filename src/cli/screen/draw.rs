@@ -25,8 +25,8 @@ const CAUSES: usize = 2;
 /// If the body has fewer rows than this, the panels for motors, buses, loop and field are shorter, so that
 /// sensors and room have space.
 const LOW: u16 = 28;
-/// The fewest rows in which the room is drawn.
-const LEAST_ROOM: u16 = 5;
+/// The fewest rows in which the room is drawn, with its title.
+const LEAST_ROOM: u16 = 4;
 
 /// Draws the page.
 pub(super) fn draw(model: &Model, area: Rect, buffer: &mut Buffer) {

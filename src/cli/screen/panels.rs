@@ -1,6 +1,8 @@
 //! The parts of the page as lines of text, each for a given width.
 
 use super::model::{History, Model};
+use super::words;
+use crate::cli::go;
 use crate::drive::trace::Latency;
 use crate::memory::map::MapStatus;
 use crate::runtime::control::{BusStatus, LATENESS_BOUNDS_US, Lateness, MotorStatus, SensorStatus, Status};
@@ -107,8 +109,7 @@ fn age(ms: f64) -> String {
 /// The motors in at most `most` rows.
 pub(super) fn motors(status: &Status, most: usize) -> Panel {
     let rows = status.measured.motors.iter().map(motor).collect();
-    let by = status.measured.commanded_by.as_ref();
-    let title = by.map_or("Motors".to_string(), |by| format!("Motors, by {by}"));
+    let title = words::commanded_by(status).map_or("Motors".to_string(), |by| format!("Motors, by {by}"));
     Panel { title, rows: first(rows, most, "motors") }
 }
 
@@ -125,22 +126,30 @@ fn motor(MotorStatus { name, command }: &MotorStatus) -> Row {
 pub(super) fn control_loop(status: &Status, history: &History, width: usize, depth: Depth) -> Panel {
     let mut rows = Vec::new();
     let period_us = status.measured.lateness.as_ref().map(|late| late.limit_us);
-    let hertz = period_us.map_or(String::new(), |us| format!("{:.0} Hz, ", 1e6 / us));
-    let skipped = status.slots_skipped;
-    rows.push(trouble(format!(" {hertz}{} run, {skipped} skipped", status.slots_run), skipped > 0));
+    let hertz = period_us.map(|us| format!("{:.0} Hz", 1e6 / us));
+    let title = match depth {
+        Depth::Whole => {
+            let (run, skipped) = (status.slots_run, status.slots_skipped);
+            let hertz = hertz.map_or(String::new(), |hertz| format!("{hertz}, "));
+            rows.push(trouble(format!(" {hertz}{run} run, {skipped} skipped"), skipped > 0));
+            "Loop: lateness of each period".to_string()
+        }
+        // The title shows how long the robot has run, and the drops how many slots were skipped.
+        Depth::Brief => {
+            format!("Loop: lateness{}", hertz.map_or(String::new(), |hertz| format!(", {hertz}")))
+        }
+    };
     if let Some(Latency { p50, p99, max, .. }) = status.measured.release_late_us {
         rows.push(row(format!(" p50 {p50:.0}, p99 {p99:.0}, max {max:.0} us")));
     }
     if let Some(late) = &status.measured.lateness {
-        if depth == Depth::Whole {
-            rows.push(row(lateness_bars(late)));
-        }
+        rows.push(row(lateness_bars(late)));
         let limit = format!("limit {}", short_us(late.limit_us));
         let steps = spark(&history.lateness, width.saturating_sub(limit.len() + 7), late.counts.len() - 1);
         let missed = history.lateness.back().is_some_and(|class| is_over_limit(*class, late.limit_us));
         rows.push(trouble(format!(" max {steps} {limit}"), missed));
     }
-    Panel { title: "Loop: lateness of each period".into(), rows }
+    Panel { title, rows }
 }
 
 /// A histogram of the lateness of all slots, on a log scale, so that one late slot among a million is still
@@ -210,7 +219,11 @@ pub(super) fn field(status: &Status, history: &History, width: usize, depth: Dep
     }
     if let Some(goal) = measured.goal.as_ref().filter(|goal| goal.goal.is_some()) {
         let given_up = goal.state == "given-up";
-        let lines = wrapped(" ", &format!("goal {}", crate::cli::go::line(goal)), width, 3);
+        let (line, most) = match depth {
+            Depth::Whole => (go::line(goal), 3),
+            Depth::Brief => (go::progress(goal), 2), // the room shows where the robot is
+        };
+        let lines = wrapped(" ", &format!("goal {line}"), width, most);
         rows.extend(lines.into_iter().map(|text| trouble(text, given_up)));
     }
     rows.extend(status.map.as_ref().map(recalled));

@@ -1,11 +1,11 @@
-//! The simulated room from above, in braille dots: walls, obstacles, missing floor, the car, the sonar's
-//! cone, and the path driven.
+//! The simulated room from above, in braille dots: walls, obstacles, missing floor, the line on the floor,
+//! the car, the sonar's cone, the path driven, and the goal.
 
 use super::model::History;
 use crate::runtime::control::{RoomStatus, Status};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Color;
+use ratatui::style::{Color, Stylize};
 use ratatui::symbols::Marker;
 use ratatui::widgets::Widget;
 use ratatui::widgets::canvas::{Canvas, Circle, Context, Line, Points, Rectangle};
@@ -14,28 +14,46 @@ use ratatui::widgets::canvas::{Canvas, Circle, Context, Line, Points, Rectangle}
 const DOTS: [f64; 2] = [2.0, 4.0];
 /// Distance between the lines that fill an area without floor, metres.
 const HATCH_M: f64 = 0.12;
+/// Distance between the dots of the line on the floor, in dots: walls have no gaps.
+const LINE_GAP: f64 = 3.0;
+/// Maximum number of dots of one straight part of that line: more than a terminal has across.
+const MOST_LINE_DOTS: f64 = 500.0;
+/// The goal's mark.
+const GOAL: &str = "X";
 
 /// Colours of the things in the room.
 struct Paint {
     wall: Color,
     cliff: Color,
+    line: Color,
     trail: Color,
     cone: Color,
     car: Color,
+    goal: Color,
 }
 
 impl Paint {
     fn new(colour: bool) -> Paint {
         if !colour {
             let plain = Color::Reset;
-            return Paint { wall: plain, cliff: plain, trail: plain, cone: plain, car: plain };
+            return Paint {
+                wall: plain,
+                cliff: plain,
+                line: plain,
+                trail: plain,
+                cone: plain,
+                car: plain,
+                goal: plain,
+            };
         }
         Paint {
             wall: Color::Gray,
             cliff: Color::Red,
+            line: Color::Cyan,
             trail: Color::Blue,
             cone: Color::Yellow,
             car: Color::Green,
+            goal: Color::Magenta,
         }
     }
 }
@@ -53,10 +71,14 @@ pub(super) fn draw(status: &Status, history: &History, colour: bool, area: Rect,
     let trail: Vec<(f64, f64)> = history.trail.iter().map(|[x, y]| (*x, *y)).collect();
     let ahead = range(status, room);
     let draw = |context: &mut Context<'_>| {
+        floor(context, room, metres_per_dot, &paint);
         things(context, room, &paint);
         context.draw(&Points { coords: &trail, color: paint.trail });
         context.layer();
         car(context, room, ahead, &paint);
+        if let Some([x, y]) = room.goal {
+            context.print(x, y, GOAL.fg(paint.goal));
+        }
     };
     Canvas::default()
         .marker(Marker::Braille)
@@ -66,7 +88,17 @@ pub(super) fn draw(status: &Status, history: &History, colour: bool, area: Rect,
         .render(area, buffer);
 }
 
-fn things(context: &mut Context<'_>, room: &RoomStatus, paint: &Paint) {
+/// The line on the floor, and where there is no floor.
+fn floor(context: &mut Context<'_>, room: &RoomStatus, metres_per_dot: f64, paint: &Paint) {
+    let mut dots = Vec::new();
+    for part in room.line.windows(2) {
+        let ([x0, y0], [x1, y1]) = (part[0], part[1]);
+        let length = (x1 - x0).hypot(y1 - y0);
+        let gaps = (length / (LINE_GAP * metres_per_dot)).clamp(1.0, MOST_LINE_DOTS) as usize;
+        let share = |gap: usize| gap as f64 / gaps as f64;
+        dots.extend((0..=gaps).map(|gap| (x0 + (x1 - x0) * share(gap), y0 + (y1 - y0) * share(gap))));
+    }
+    context.draw(&Points { coords: &dots, color: paint.line });
     for [x0, y0, x1, y1] in &room.cliffs {
         let strokes = ((x1 - x0) / HATCH_M).clamp(1.0, 100.0) as usize;
         for stroke in 0..=strokes {
@@ -74,9 +106,16 @@ fn things(context: &mut Context<'_>, room: &RoomStatus, paint: &Paint) {
             context.draw(&Line { x1: x, y1: *y0, x2: x, y2: *y1, color: paint.cliff });
         }
     }
+}
+
+/// Walls and discs.
+fn things(context: &mut Context<'_>, room: &RoomStatus, paint: &Paint) {
     let [width, height] = room.size;
     context.draw(&Rectangle { x: 0.0, y: 0.0, width, height, color: paint.wall });
-    for [x, y, radius] in &room.discs {
+    for [x1, y1, x2, y2] in room.walls.iter().copied() {
+        context.draw(&Line { x1, y1, x2, y2, color: paint.wall });
+    }
+    for [x, y, radius] in room.discs.iter().chain(&room.movers) {
         context.draw(&Circle { x: *x, y: *y, radius: *radius, color: paint.wall });
     }
 }

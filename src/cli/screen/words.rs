@@ -1,8 +1,9 @@
 //! The screen's texts: modes, causes, keys.
 
 use super::model::Owner;
+use crate::base::command::Source;
 use crate::base::plan::Cause;
-use crate::runtime::control::Status;
+use crate::runtime::control::{GoalStatus, Status};
 
 pub(super) const CONFIRM_ARMING: &str =
     "Arm this robot? It will drive. Press a again to arm, any other key to cancel.";
@@ -16,7 +17,7 @@ pub(super) fn mode(status: &Status) -> String {
         "self-test" if refusal.is_empty() => "Self-test: the motors are stopped.".to_string(),
         "self-test" => format!("Self-test, motors stopped. Waiting: {refusal}."),
         "disarmed" => disarmed(status, &refusal),
-        "armed" => "Armed: the field drives the motors.".to_string(),
+        "armed" => armed(status.measured.goal.as_ref()),
         "degraded" => "Armed, but restrained: the causes below limit the motors.".to_string(),
         "latched" => format!(
             "Latched by {}: motors stopped. When the cause is gone: d, then a.",
@@ -25,6 +26,33 @@ pub(super) fn mode(status: &Status) -> String {
         "stopped" => "Stopped for good: the robot's program is ending.".to_string(),
         other => format!("Mode {other}."), // from a newer runtime
     }
+}
+
+/// What an armed robot does. With a goal, the navigator decides, not the field.
+fn armed(goal: Option<&GoalStatus>) -> String {
+    let Some((goal, [x, y])) = goal.and_then(|goal| Some((goal, goal.goal?))) else {
+        return "Armed: the field drives the motors.".to_string();
+    };
+    let does = match goal.state.as_str() {
+        "looking" => "the navigator looks for a way to the goal",
+        "backing" => "the navigator backs up on the way to the goal",
+        "arrived" => "the robot stands at its goal",
+        "given-up" => "the robot stands, because it has given up the goal",
+        _ => "the navigator drives to the goal",
+    };
+    format!("Armed: {does} ({x:.2}, {y:.2}) m.")
+}
+
+/// What decided the motors' commands. A status names the field also where the navigator has replaced the
+/// field's request.
+pub(super) fn commanded_by(status: &Status) -> Option<&str> {
+    let by = status.measured.commanded_by.as_deref()?;
+    let has_goal = status.measured.goal.as_ref().is_some_and(|goal| goal.goal.is_some());
+    Some(match by {
+        by if has_goal && by == Source::Field.text() => "the navigator",
+        by if has_goal && by == Source::AgedField.text() => "the navigator's ageing result",
+        by => by,
+    })
 }
 
 fn disarmed(status: &Status, refusal: &str) -> String {
@@ -106,7 +134,8 @@ pub(super) fn help(owner: Owner) -> Vec<String> {
             "         class, on a log scale; 'max' shows the worst of each half second",
             "Field    quality level (0 is the best; tall bar: good), time of a cycle,",
             "         confidence 0..1, novelty (0: seen before)",
-            "Room     of the simulator, from above: car, sonar cone, path driven",
+            "Room     of the simulator, from above: car, sonar cone, path driven, goal (X),",
+            "         line on the floor (dots with gaps)",
             "Drops    work or data that was lost; should be zero",
         ]
         .map(String::from),

@@ -217,6 +217,7 @@ impl Sources {
     pub fn status(&self) -> Status {
         let status = self.loop_status.load();
         let measured = newest(&self.measured);
+        let goal = measured.goal.as_ref().and_then(|goal| goal.goal);
         Status {
             schema: SCHEMA,
             board: self.board.clone(),
@@ -238,7 +239,7 @@ impl Sources {
             buses: self.buses.iter().map(|bus| BusStatus::of(bus)).collect(),
             guard: self.link.as_ref().map(|link| GuardSummary::of(link, self.guard_required)),
             map: None,
-            room: self.room.as_ref().map(Room::status),
+            room: self.room.as_ref().map(|room| room.status(goal)),
             records_dropped: self.records_dropped.load(Ordering::Relaxed),
             readings_dropped: self.senses.readings_dropped.load(Ordering::Relaxed),
             edges_dropped: self.edges_dropped(),

@@ -1,16 +1,21 @@
 //! Tests of the rendered pages, as text, at several window sizes.
 
 use super::*;
+use crate::base::time::SimClock;
 use crate::cli::screen::model::Owner;
+use crate::deploy::board::{built_in, world_from_text};
 use crate::drive::trace::Latency;
 use crate::field::slices::{FieldSlices, SlicesMessage};
+use crate::memory::map::{MapStatus, NearbyThing};
 use crate::runtime::control::{
-    AnswerStatus, BusStatus, GpuStatus, Lateness, Measured, MotorStatus, Quality, RoomStatus, SensorStatus,
-    Sources, Status,
+    AnswerStatus, BusStatus, GoalStatus, GpuStatus, Lateness, Measured, MotorStatus, Quality, Room,
+    RoomStatus, SensorStatus, Sources, Status,
 };
+use crate::sim::Plant;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 fn sensor(name: &str, value: f32, unit: &str, health: &str) -> SensorStatus {
     let (value, age_ms) = (Some(value), Some(12.0));
@@ -72,6 +77,7 @@ fn status(mode: &str) -> Status {
         front: 0.17,
         ranger: Some("range".into()),
         half_cone_deg: 15.0,
+        ..RoomStatus::default()
     };
     Status {
         simulated: true,
@@ -122,8 +128,9 @@ fn everything_is_on_the_page_at_80_x_24_and_120_x_40() {
             "── Motors, by the field ──",
             " left             +0.42         │███",
             " steering         -0.50     ████│",
-            " 100 Hz, 1000 run, 1 skipped",
+            "── Loop: lateness",
             " p50 63, p99 126, max 252 us",
+            " <20us   ██▆▆            ▂▂ >10ms",
             "limit 10 ms",
             " engine cpu: 16 x 16^3 on 1 thr",
             " quality 2 of 5",
@@ -139,14 +146,122 @@ fn everything_is_on_the_page_at_80_x_24_and_120_x_40() {
         ] {
             has(&page, words);
         }
+        if width == 80 {
+            has(&page, "── Loop: lateness, 100 Hz ──");
+        }
         if width == 120 {
-            for words in [" <20us ", " GPU not in use: no CUDA driver", " newest: cycle 812"] {
+            for words in
+                [" 100 Hz, 1000 run, 1 skipped", " GPU not in use: no CUDA driver", " newest: cycle 812"]
+            {
                 has(&page, words);
             }
         }
         let braille = |line: &String| line.chars().any(|sign| ('\u{2801}'..='\u{28ff}').contains(&sign));
         assert!(page.iter().filter(|line| braille(line)).count() >= 3, "{}", page.join("\n"));
         assert_eq!(page[usize::from(height) - 1], words::KEYS);
+    }
+}
+
+/// A robot that the navigator drives to (2, 1), with its goal in this state.
+fn with_goal(state: &str, why: Option<&str>) -> Status {
+    let mut status = status("armed");
+    status.measured.goal = Some(GoalStatus {
+        order: 1,
+        goal: Some([2.0, 1.0]),
+        left: 0,
+        state: state.into(),
+        why: why.map(str::to_string),
+        at: [0.5, 0.25],
+        heading_deg: 0.0,
+    });
+    status
+}
+
+#[test]
+fn a_goal_a_recalled_name_and_stages_are_shown() {
+    let mut status = with_goal("looking", Some("no way is open for now"));
+    let near = vec![NearbyThing { name: "door".into(), likeness: 0.93 }];
+    status.map = Some(MapStatus { near, ..MapStatus::default() });
+    let took = |p50: f64| Latency { p50, p99: p50, p999: p50, max: p50, n: 9 };
+    status.measured.stages_us =
+        [("launch".to_string(), took(31.0)), ("wait".to_string(), took(402.0))].into();
+    for (width, height) in [(80, 24), (120, 40)] {
+        let page = page(&model(status.clone()), width, height);
+        let goal = page.iter().position(|line| line.contains(" goal (2.00, 1.00) m: looking (no"));
+        let goal = goal.unwrap_or_else(|| panic!("no goal:\n{}", page.join("\n")));
+        assert!(page[goal + 1].contains("way is open for now)"), "{}", page[goal + 1]);
+        has(&page, " recalled near here: door (0.93)");
+        has(&page, " stages launch 31, wait 402 us");
+    }
+    has(&page(&model(status), 120, 40), "0.25) m by dead reckoning");
+}
+
+#[test]
+fn with_a_goal_the_navigator_drives_not_the_field() {
+    for (state, words) in [
+        ("idle", "Armed: the navigator drives to the goal (2.00, 1.00) m."),
+        ("going", "Armed: the navigator drives to the goal (2.00, 1.00) m."),
+        ("looking", "Armed: the navigator looks for a way to the goal (2.00, 1.00) m."),
+        ("backing", "Armed: the navigator backs up on the way to the goal (2.00, 1.00) m."),
+        ("arrived", "Armed: the robot stands at its goal (2.00, 1.00) m."),
+        ("given-up", "Armed: the robot stands, because it has given up the goal (2.00, 1.00) m."),
+    ] {
+        let page = page(&model(with_goal(state, None)), 80, 24);
+        assert_eq!(page[1], words, "{state}");
+        has(&page, "── Motors, by the navigator ──");
+    }
+    for (by, shown) in [
+        ("an ageing result of the field", "the navigator's ageing result"),
+        ("a reflex", "a reflex"),
+        ("the stop", "the stop"),
+    ] {
+        let mut status = with_goal("going", None);
+        status.measured.commanded_by = Some(by.into());
+        has(&page(&model(status), 80, 24), &format!("── Motors, by {shown} ──"));
+    }
+}
+
+/// A world with one thing of each kind, far from each other and from the walls.
+const WORLD: &str = "size = [6.0, 4.0]\nstart = [1.0, 2.0]\ndiscs = [[3.0, 3.0, 0.3]]\n\
+                     boxes = [[2.0, 0.6, 2.6, 1.2]]\nwalls = [[5.2, 0.8, 5.2, 3.2]]\n\
+                     line = [[3.2, 1.2], [4.6, 2.4]]\nledges = [[5.5, 3.5, 6.0, 4.0]]\n\
+                     [[mover]]\nradius = 0.3\nspeed = 0.3\nway = [[1.4, 3.0], [2.0, 3.0]]\n";
+
+/// The status of the desk robot in the world of this file, with a goal 3.2 m ahead if `has_goal`.
+fn in_world(file: &str, has_goal: bool) -> Status {
+    let mut board = built_in("sim").unwrap().unwrap().board;
+    board.sim.as_mut().unwrap().world = Some(world_from_text("w.toml", file.to_string()).unwrap());
+    let plant = Plant::new(&board, 1, &[], Arc::new(SimClock::new()));
+    let room = Room::of(&plant, &board).status(has_goal.then_some([3.2, 0.0]));
+    Status { room: Some(room), ..status("armed") }
+}
+
+#[test]
+fn everything_in_a_world_file_is_drawn_in_the_room() {
+    for (width, height) in [(80, 24), (120, 40)] {
+        let drawn = |file: &str, has_goal: bool| page(&model(in_world(file, has_goal)), width, height);
+        let whole = drawn(WORLD, true);
+        let lost = |page: Vec<String>| {
+            let signs = |page: &[String]| page.join("\n").chars().collect::<Vec<char>>();
+            let (with, without) = (signs(&whole), signs(&page));
+            assert_eq!(with.len(), without.len(), "only the room differs:\n{}", page.join("\n"));
+            with.iter().zip(&without).filter(|(with, without)| with != without).count()
+        };
+        for (thing, least) in [
+            ("discs = [[3.0, 3.0, 0.3]]\n", 2),
+            ("boxes = [[2.0, 0.6, 2.6, 1.2]]\n", 2),
+            ("walls = [[5.2, 0.8, 5.2, 3.2]]\n", 2),
+            ("line = [[3.2, 1.2], [4.6, 2.4]]\n", 2),
+            ("ledges = [[5.5, 3.5, 6.0, 4.0]]\n", 1),
+            ("[[mover]]\nradius = 0.3\nspeed = 0.3\nway = [[1.4, 3.0], [2.0, 3.0]]\n", 2),
+        ] {
+            assert!(WORLD.contains(thing), "{thing}");
+            let lost = lost(drawn(&WORLD.replace(thing, ""), true));
+            assert!(lost >= least, "{lost} cells of {thing} at {width} x {height}:\n{}", whole.join("\n"));
+        }
+        assert_eq!(lost(drawn(WORLD, false)), 1, "the goal");
+        let goals = whole.iter().filter(|line| line.contains('X')).count();
+        assert_eq!(goals, 1, "{}", whole.join("\n"));
     }
 }
 
@@ -211,7 +326,7 @@ fn a_frozen_page_says_so_and_keeps_its_figures() {
     let mut model = model(status("armed"));
     model.freeze();
     model.take(Status { slots_run: 2_000, latched: Some("cliff".into()), ..status("latched") });
-    let page = page(&model, 80, 24);
+    let page = page(&model, 120, 40);
     assert!(page[0].starts_with(" LATCHED") && page[0].contains("PAGE FROZEN"), "{}", page[0]);
     has(&page, "1000 run");
 }
