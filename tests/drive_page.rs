@@ -89,6 +89,70 @@ fn slices_of_a_long_run_are_thinned_evenly() {
     let (least, most) =
         steps.fold((f64::MAX, 0.0), |(least, most): (f64, f64), step| (least.min(step), most.max(step)));
     assert!(least > 0.9 * most, "from {least} to {most} s apart");
+    // Ten minutes at 100 Hz may take 10 MB. No longer run has twice as much on its page: at most 120 sets of
+    // slices, and at most 600 000 values in the curves, which for this board's are 176 s without gaps.
+    assert!(2 * page.len() < 10_000_000, "{} bytes for {} s", page.len(), data["seconds"]);
+}
+
+/// The lines of a board file that add a temperature sensor to the simulated car.
+const WITH_HEAT: &str = r#"
+inherits = "sim"
+
+[[sensor]]
+name = "die"
+kind = "mpu6050"
+unit = "degC"
+address = 0x68
+quantity = "temperature"
+period_ms = 100.0
+max_age_ms = 500.0
+valid = [-40.0, 85.0]
+"#;
+
+#[test]
+fn temperatures_of_a_recorded_status_are_on_the_page() {
+    let folder = Folder::new("report-heat");
+    let board = folder.path("board.toml");
+    fs::write(&board, WITH_HEAT).unwrap();
+    // In real time, so that there is a status.
+    let (_, page) = page_of(&folder, &recorded(&folder, &["--for", "4s", "--seed", "7", "--board", &board]));
+    let fact = "<dt>temperatures</dt><dd>die ";
+    let from = page.find(fact).expect("the temperatures of the last status") + fact.len();
+    let (value, rest) = page[from..].split_once(' ').expect("a unit");
+    assert!(
+        (value.parse::<f64>().expect("degrees") - 31.0).abs() < 1.0 && rest.starts_with("degC<"),
+        "{value}"
+    );
+    let data = data(&page);
+    let curve = list(&data, "plots").iter().find(|plot| plot["title"] == "temperatures").expect("a plot");
+    assert_eq!((&curve["series"][0]["name"], &curve["unit"]), (&"die".into(), &"deg C".into()));
+}
+
+#[test]
+fn goals_are_on_the_map_with_what_became_of_them() {
+    let folder = Folder::new("report-goals");
+    let world = folder.path("world.toml");
+    let room = "size = [6.0, 4.0]\nstart = [1.0, 2.0]\nwalls = [[3.0, 0.0, 3.0, 4.0]]\n";
+    fs::write(&world, room).unwrap();
+    let run = ["--board", "barn", "--clock", "sim", "--for", "90s", "--world", &world];
+    // The first place is free, the second one behind a wall.
+    let recording = recorded(&folder, &[&run[..], &["--goal", "0.8,0;3.5,0"]].concat());
+    let (path, page) = page_of(&folder, &recording);
+    let data = data(&page);
+    let [reached, given_up] = list(&data, "goals") else { panic!("two goals: {}", data["goals"]) };
+    assert_eq!((&reached["state"], &reached["why"]), (&"arrived".into(), &Value::Null), "{reached}");
+    assert_eq!(given_up["state"], "given-up", "{given_up}");
+    let why = given_up["why"].as_str().expect("a reason");
+    assert!(page.contains(&format!("<td>given-up: {why}</td>")), "{why}");
+    for (goal, place) in [(reached, [0.8, 0.0]), (given_up, [3.5, 0.0])] {
+        let off = |axis: usize| (goal["at"][axis].as_f64().expect("metres") - place[axis]).abs();
+        assert!(off(0) < 0.1 && off(1) < 0.1, "the run began where the recording begins: {goal}");
+    }
+    assert!(reached["to_s"].as_f64() <= given_up["from_s"].as_f64(), "one after the other: {data}");
+    let Some(browser) = Browser::find() else { return skip("no Chromium") };
+    let shown = browser.shown(&path);
+    assert_eq!((shown.errors, shown.document.contains("each ring a goal")), (Vec::new(), true));
+    browser.keep_picture(&path, "report-goals.png", &[]);
 }
 
 #[test]
@@ -99,7 +163,13 @@ fn a_browser_draws_every_plot_without_an_error() {
     let (page, text) = page_of(&folder, &recorded(&folder, &["--for", "4s", "--seed", "7"]));
     let shown = browser.shown(&page);
     assert_eq!(shown.errors, [""; 0], "unchanged, with its content security policy");
-    assert!(shown.document.contains("data-drawn="), "{}", shown.document);
+    let millis = |name: &str| shown.attribute(name).and_then(|millis| millis.parse::<u64>().ok());
+    let (first, drawn) = (millis("data-first-plot-ms"), millis("data-drawn"));
+    assert!(
+        first.is_some() && first <= drawn,
+        "the first plot does not wait for the last: {first:?}, {drawn:?}"
+    );
+    assert!(first < Some(SLOWEST_MS), "the first plot after {first:?} ms, all of them after {drawn:?} ms");
     let data = data(&text);
     let filled = list(&data, "plots").iter().filter(|plot| !list(plot, "series").is_empty()).count();
     assert!(filled > 10 && list(&data, "times").len() == 5 && data["path"].is_array());
@@ -120,6 +190,10 @@ fn a_browser_draws_every_plot_without_an_error() {
         assert!(picture.starts_with(b"\x89PNG"), "{name}");
     }
 }
+
+/// Within this time a page shows its first plot even on a busy machine, milliseconds. On two cores of a
+/// virtual machine that takes 300 ms, so only a page with far more work fails.
+const SLOWEST_MS: u64 = 20_000;
 
 /// Counts the canvases on which something has a colour (text, axes and grids are grey), and checks whether
 /// the curves follow mouse and buttons.

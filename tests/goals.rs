@@ -3,6 +3,7 @@
 
 use crate::cli::{self, Running, err, out, output};
 use crate::folder::Folder;
+use ganglion::drive::record::{Event, Reader, Topic};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -180,6 +181,40 @@ fn a_recorded_run_with_a_goal_replays_the_same() {
     assert_eq!(ended["goal"]["state"], "arrived", "{ended}");
     let replayed = output(&["log", "replay", &file]);
     assert_eq!(replayed.status.code(), Some(0), "{}{}", out(&replayed), err(&replayed));
+}
+
+/// The goal's state and the reason for it in each message of `/field` while there is a goal, without
+/// repetitions.
+fn recorded_states(file: &str) -> Vec<(Value, Value)> {
+    let bytes = std::fs::read(file).expect("a recording");
+    let mut reader = Reader::new(&bytes[..]);
+    let mut states = Vec::new();
+    while let Some(event) = reader.next_event().expect("a whole recording") {
+        let Event::Message { topic, json, .. } = event else { continue };
+        if topic == Topic::Field.name() {
+            let message: Value = serde_json::from_slice(&json).expect("JSON");
+            states.push((message["goal_state"].clone(), message["goal_why"].clone()));
+        }
+    }
+    states.retain(|(state, _)| state != "idle");
+    states.dedup();
+    states
+}
+
+#[test]
+fn a_recording_has_the_state_of_the_goal_and_the_reason() {
+    let world = World::new("told", "walls = [[3.0, 0.0, 3.0, 4.0]]\n");
+    let folder = Folder::new("goals-recorded-states");
+    for (goal, end) in [("0.8,0", "arrived"), ("3.5,0", "given-up")] {
+        let file = folder.path(&format!("{end}.mcap"));
+        let ended = world.run(&["--for", "90s", "--record", &file, "--goal", goal]);
+        let states = recorded_states(&file);
+        assert!(states.contains(&("going".into(), Value::Null)), "{goal}: {states:?}");
+        let (state, why) = states.last().expect("a message");
+        assert_eq!((state, state == end), (&ended["goal"]["state"], true), "{goal}: {states:?}");
+        assert_eq!(why, &ended["goal"]["why"], "{goal}: {states:?}");
+        assert_eq!(why.is_string(), end == "given-up", "only what was given up has a reason: {states:?}");
+    }
 }
 
 #[test]

@@ -25,11 +25,7 @@ pub fn lines(status: &Status) -> Vec<String> {
             "lateness   p50 {p50:.0}, p99 {p99:.0}, p99.9 {p999:.0}, max {max:.0} us over {n} slots; {skipped} skipped"
         )
     };
-    let heat = |(name, value): (&String, &Option<f32>)| match value {
-        Some(degrees) => format!("{name} {degrees:.1} degC"),
-        None => format!("{name} without a value"),
-    };
-    let heat: Vec<String> = temperatures.iter().map(heat).collect();
+    let heat: Vec<String> = temperatures.iter().map(temperature_words).collect();
     [
         quality.as_ref().map(quality_line),
         field_us.as_ref().map(|taken| cycle_line("field", taken, "of compute time")),
@@ -37,7 +33,7 @@ pub fn lines(status: &Status) -> Vec<String> {
         answer.as_ref().map(answer_line),
         goal.as_ref().map(|goal| format!("goal       {}", super::go::line(goal))),
         gpu.as_ref().map(gpu_line),
-        gpu_figures.as_ref().and_then(gpu_figures_line),
+        gpu_figures.as_ref().and_then(gpu_figures_words).map(|words| format!("           {words}")),
         release_late_us.as_ref().map(lateness),
         (!heat.is_empty()).then(|| format!("heat       {}", heat.join(", "))),
     ]
@@ -77,7 +73,16 @@ fn gpu_line(GpuStatus { name, computes, why, attempt, attempt_in_s }: &GpuStatus
     format!("GPU        not in use{name}, the processor computes the field: {why}{next}")
 }
 
-fn gpu_figures_line(figures: &GpuFigures) -> Option<String> {
+/// A temperature sensor and its value.
+pub fn temperature_words((name, value): (&String, &Option<f32>)) -> String {
+    match value {
+        Some(degrees) => format!("{name} {degrees:.1} degC"),
+        None => format!("{name} without a value"),
+    }
+}
+
+/// What a GPU reports about itself; `None` if it reports nothing.
+pub fn gpu_figures_words(figures: &GpuFigures) -> Option<String> {
     let GpuFigures { temperature_celsius, clock_mhz, memory_clock_mhz, power_watts, power_rail, load } =
         figures;
     let rail = power_rail.as_ref().map(|rail| format!(" on {rail}")).unwrap_or_default();
@@ -89,7 +94,7 @@ fn gpu_figures_line(figures: &GpuFigures) -> Option<String> {
         power_watts.map(|watts| format!("{watts:.1} W{rail}")),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| format!("           {}", parts.join(", ")))
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 #[cfg(test)]
@@ -108,9 +113,9 @@ mod tests {
     #[test]
     fn a_gpu_shows_only_the_figures_that_it_reports() {
         let figures = GpuFigures { load: Some(0.5), power_watts: Some(7.25), ..GpuFigures::default() };
-        let line = gpu_figures_line(&figures);
-        assert_eq!(line.as_deref(), Some("           50 % busy, 7.2 W"));
-        assert_eq!(gpu_figures_line(&GpuFigures::default()), None);
+        let words = gpu_figures_words(&figures);
+        assert_eq!(words.as_deref(), Some("50 % busy, 7.2 W"));
+        assert_eq!(gpu_figures_words(&GpuFigures::default()), None);
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub use read::{End, Event, ReadError, Reader};
 pub use scene::{
     Beam, Entity, GREY, Lines, RED, RobotShape, Scene, SceneMessages, SceneMoment, colour, lines, place,
 };
+#[cfg(all(test, feature = "workshop"))]
+pub(crate) use slot::full;
 pub use slot::{FORMAT, FieldRecord, RecordedAnswer, Slot, Step};
 pub use store::{Medium, Opener, Quota, RecordingTarget, disk, numbered};
 pub use topic::Topic;

@@ -3,6 +3,7 @@
 
 mod curves;
 mod drive;
+mod goals;
 mod lateness;
 mod page;
 mod spans;
@@ -81,24 +82,4 @@ fn page_of(path: &Path) -> Result<String, Failure> {
 const PRODUCT: Replaced = Replaced { begin: page::BEGIN, name: "a report", example: "-o report.html" };
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_a_report_is_written_over() {
-        let folder = std::env::temp_dir().join(format!("ganglion-page-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = |name: &str| folder.join(name);
-        std::fs::write(path("recording.mcap"), b"\x89MCAP0\r\n").unwrap();
-        std::fs::write(path("empty.html"), b"").unwrap();
-        std::fs::write(path("old.html"), format!("{}more", page::BEGIN)).unwrap();
-        for refused in ["recording.mcap", "empty.html", "."] {
-            let said = may_replace(&path(refused), &PRODUCT).unwrap_err();
-            assert_eq!(said.exit(), crate::cli::exit::Exit::Usage, "{refused}: {said}");
-        }
-        for taken in ["old.html", "new.html"] {
-            assert_eq!(may_replace(&path(taken), &PRODUCT), Ok(()), "{taken}");
-        }
-        std::fs::remove_dir_all(&folder).unwrap();
-    }
-}
+mod tests;

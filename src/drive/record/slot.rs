@@ -242,4 +242,4 @@ fn unfolded(folded: u64) -> u64 {
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(super) use tests::full;
+pub(crate) use tests::full;

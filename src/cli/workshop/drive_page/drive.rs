@@ -1,6 +1,7 @@
 //! Collects, slot by slot, what the page shows of a run.
 
 use super::curves::{CurveId, Curves, Keep};
+use super::goals::{GoalShown, Goals};
 use super::lateness::{Times, TimesShown};
 use super::spans::{Mark, Marks, Spans, WordSpan};
 use super::tables::Readings;
@@ -18,6 +19,8 @@ use std::collections::BTreeMap;
 /// Maximum number of temperature curves. No board has as many, so a status with more was not written by
 /// ganglion.
 const MOST_TEMPERATURES: usize = 16;
+/// Name of the curve of the temperature that the field's GPU reports.
+const OF_THE_GPU: &str = "GPU, by its own report";
 /// Maximum number of sets of slices through the field: enough for one every five seconds for ten minutes.
 /// They take 0.7 MB of the page.
 const MOST_SLICES: usize = 120;
@@ -35,6 +38,7 @@ pub struct DriveShown {
     pub curves: Curves,
     pub plots: Vec<Plot>,
     pub path: Option<[CurveId; 2]>,
+    pub goals: Vec<GoalShown>,
     pub lanes: Vec<Lane>,
     pub marks: Vec<Mark>,
     pub times: Vec<TimesShown>,
@@ -45,7 +49,7 @@ pub struct DriveShown {
     pub status: Option<Box<Status>>,
     /// Messages with a status or with slices that this program cannot read.
     pub unreadable: u64,
-    /// Spans and moments that did not fit on the page.
+    /// Spans, moments and goals that did not fit on the page.
     pub left_out: u64,
 }
 
@@ -142,6 +146,7 @@ pub struct Drive {
     /// A slot was lost.
     lost: bool,
     marks: Marks,
+    goals: Goals,
     times: [Times; 5],
     /// Every `slices_step`th set.
     slices: Vec<(f64, SlicesMessage)>,
@@ -183,6 +188,7 @@ impl Drive {
             causes: Cause::ALL.map(|cause| (cause, Spans::default())).into(),
             lost: false,
             marks: Marks::default(),
+            goals: Goals::default(),
             times: ["start lateness of a slot", "execution time of a slot", "slot to command on the wire"]
                 .into_iter()
                 .chain(["computation time of a field cycle", "request to answer of the field"])
@@ -208,6 +214,9 @@ impl Drive {
             let [x, y] = self.common.path;
             self.curves.put(x, at, pose.at[0] as f32);
             self.curves.put(y, at, pose.at[1] as f32);
+            if let Some(goal) = slot.field.as_ref().and_then(|field| field.goal) {
+                self.goals.take(self.at_s, &goal, pose);
+            }
         }
         self.take_events(slot);
         self.take_times(slot, at);
@@ -325,14 +334,24 @@ impl Drive {
             self.unreadable += 1;
             return;
         };
+        // A temperature that this status does not have is unknown until the next one.
+        self.temperatures.values_mut().for_each(|(_, known)| *known = None);
         for (name, value) in &status.measured.temperatures {
-            if let Some((_, known)) = self.temperatures.get_mut(name) {
-                *known = *value;
-            } else if self.temperatures.len() < MOST_TEMPERATURES {
-                self.temperatures.insert(name.clone(), (self.curves.add(Keep::Extremes), *value));
-            }
+            self.warm(name, *value);
+        }
+        if let Some(degrees) = status.measured.gpu_figures.as_ref().and_then(|gpu| gpu.temperature_celsius) {
+            self.warm(OF_THE_GPU, Some(degrees));
         }
         self.status = Some(Box::new(status));
+    }
+
+    /// Sets the temperature of this name from the next slot on.
+    fn warm(&mut self, name: &str, value: Option<f32>) {
+        if let Some((_, known)) = self.temperatures.get_mut(name) {
+            *known = value;
+        } else if self.temperatures.len() < MOST_TEMPERATURES {
+            self.temperatures.insert(name.to_string(), (self.curves.add(Keep::Extremes), value));
+        }
     }
 
     /// Adds slices through the field, taken at `time`. If there are too many, every second set is dropped.
@@ -365,6 +384,8 @@ impl Drive {
         let Drive { tally, at_s, curves, common, sensors, motors, temperatures, marks, times, .. } = self;
         let (summary, sentences) = tally.end(run, 0);
         let (marks, mut left_out) = marks.end();
+        let (goals, more) = self.goals.end();
+        left_out += more;
         let mut ended = |spans: Spans| {
             let (all, more) = spans.end(at_s);
             left_out += more;
@@ -421,6 +442,7 @@ impl Drive {
             curves,
             plots,
             path: has_path.then_some(common.path),
+            goals,
             lanes,
             marks,
             times: times.iter().filter_map(Times::shown).collect(),

@@ -286,6 +286,7 @@
       Math.min(left, xs[cell]), Math.max(right, xs[cell]), Math.min(low, ys[cell]), Math.max(high, ys[cell]),
     ], [Infinity, -Infinity, Infinity, -Infinity]);
     const shown = () => known.filter(cell => timeOf(cell) >= range[0] && timeOf(cell) <= range[1]);
+    const goals = () => data.goals.filter(goal => goal.to_s >= range[0] && goal.from_s <= range[1]);
     let screen = () => [0, 0], picture = null;
     const cellAt = at => {
       const cell = Math.min(Math.round(at / data.cell_s), xs.length - 1);
@@ -306,7 +307,10 @@
       canvas.width = width * scale; canvas.height = height * scale; canvas.style.height = height + 'px';
       const pen = canvas.getContext('2d');
       pen.scale(scale, scale);
-      const cells = shown(), [left, right, low, high] = extent(cells.length ? cells : known);
+      const cells = shown();
+      const [left, right, low, high] = goals().reduce(([left, right, low, high], {at: [x, y]}) => [
+        Math.min(left, x), Math.max(right, x), Math.min(low, y), Math.max(high, y),
+      ], extent(cells.length ? cells : known));
       const margin = 44, most = Math.max(right - left, high - low, .2);
       const metre = Math.min((width - 2 * margin) / Math.max(right - left, most * .02), (height - 2 * margin) / Math.max(high - low, most * .02));
       const middle = [(left + right) / 2, (low + high) / 2];
@@ -336,6 +340,13 @@
         const [x, y] = screen(xs[cell], ys[cell]);
         pen.beginPath(); pen.moveTo(x - 5, y - 5); pen.lineTo(x + 5, y + 5); pen.moveTo(x - 5, y + 5); pen.lineTo(x + 5, y - 5); pen.stroke();
       }
+      for (const {at, state} of goals()) {
+        const [x, y] = screen(...at);
+        pen.strokeStyle = pen.fillStyle = colour('c1'); pen.lineWidth = 2;
+        pen.beginPath(); pen.arc(x, y, 8, 0, 7); pen.stroke();
+        pen.beginPath(); pen.arc(x, y, 2.5, 0, 7); pen.fill();
+        pen.textAlign = 'center'; pen.fillText(`goal: ${state}`, x, y + 22);
+      }
       const end = (cell, word) => {
         const [x, y] = screen(xs[cell], ys[cell]);
         pen.fillStyle = colour('ink');
@@ -357,7 +368,7 @@
         pen.drawImage(picture, 0, 0);
         pen.restore();
       }
-      words.textContent = 'Each cross is a stop of the armed robot. Point at the path or at a curve to see where the robot was.';
+      words.textContent = `Each cross is a stop of the armed robot${data.goals.length ? ', each ring a goal' : ''}. Point at the path or at a curve to see where the robot was.`;
       if (cell == null) return;
       const [x, y] = screen(xs[cell], ys[cell]);
       pen.strokeStyle = colour('c1'); pen.lineWidth = 3; pen.beginPath(); pen.arc(x, y, 7, 0, 7); pen.stroke();

@@ -3,7 +3,7 @@
 //! nothing.
 
 use super::drive::DriveShown;
-use super::tables::{machine, readings, table};
+use super::tables::{goals, machine, readings, table};
 use crate::field::slices::SLICES;
 use crate::system::sanitize::{self, markup};
 use data_encoding::BASE64;
@@ -24,7 +24,7 @@ const SCRIPT: &str = include_str!("page.js");
 const LOOKS: &str = include_str!("page.css");
 /// SHA-256 of the two scripts in base64: a browser runs no others. A test compares these with the scripts.
 const DIGESTS: [&str; 2] =
-    ["GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=", "OoOTLhQdMjKJIQ4OkB49VwQ6AoNoIbq+PxACpskFmF4="];
+    ["GcjUxq2Ikpp59K5J1vcWFWbf0Lo9FcxJXpdPeH63jx8=", "tSzScssRXBd2Dx2QJ/jB/lvKY0IAQK0AbvapUgAxUec="];
 /// Maximum number of rows in the table of events and in that of stops; the timeline shows all events.
 const MOST_ROWS: usize = 500;
 
@@ -74,7 +74,7 @@ fn body(html: &mut String, drive: &DriveShown, title: &str) {
         }
         None => "<p>The board does not state how its commands move it ([motion]), so there is no path.</p>",
     };
-    section(html, "path", "Path", ["", path]);
+    section(html, "path", "Path", ["", &format!("{path}{}", goals(&drive.goals))]);
     section(html, "field", "Field", ["", &slices(drive)]);
     let machine = match &drive.status {
         Some(status) => machine(status),
@@ -179,7 +179,7 @@ fn detail(drive: &DriveShown) -> String {
         ),
     };
     if drive.left_out > 0 {
-        said += &format!(" {} spans and events did not fit on this page.", drive.left_out);
+        said += &format!(" {} spans, events and goals did not fit on this page.", drive.left_out);
     }
     if drive.unreadable > 0 {
         said += &format!(" {} messages with a status or with slices could not be read.", drive.unreadable);
@@ -211,6 +211,7 @@ fn data(drive: &DriveShown) -> Value {
         "plots": plots.collect::<Vec<_>>(),
         "times": drive.times,
         "path": drive.path.map(|path| path.map(|curve| packed(&curves.values(curve)))),
+        "goals": drive.goals,
         "stops": drive.summary.stops,
         "slices": drive.slices,
     })

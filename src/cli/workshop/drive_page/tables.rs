@@ -1,6 +1,9 @@
-//! What the page counts, and its tables: readings by sensor, buses, engine and guard, as HTML.
+//! What the page counts, and its tables: readings by sensor, goals, buses, engine, temperatures and guard, as
+//! HTML.
 
+use super::goals::GoalShown;
 use crate::base::fault::ReadingFault;
+use crate::cli::measured::{gpu_figures_words, temperature_words};
 use crate::decision::admit::{REFUSALS, refusal};
 use crate::runtime::control::Status;
 use crate::system::sanitize::markup;
@@ -68,7 +71,21 @@ pub fn readings(sensors: &[(String, Readings)]) -> String {
     table(&head, &rows.collect::<Vec<_>>())
 }
 
-/// Buses, guard, engine and recorder, as the last status in the recording shows them.
+/// What became of each goal; nothing if there was none.
+pub fn goals(goals: &[GoalShown]) -> String {
+    let rows = goals.iter().map(|goal| {
+        let [x, y] = goal.at.map(|metres| format!("{metres:.2} m"));
+        let why = goal.why.map_or(String::new(), |why| format!(": {why}"));
+        vec![format!("{:.2} s", goal.from_s), format!("{x}, {y}"), format!("{}{why}", goal.state)]
+    });
+    let rows: Vec<_> = rows.collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("<h3>Goals</h3>\n{}", table(&["after", "goal on the map", "what became of it"], &rows))
+}
+
+/// Buses, guard, engine, temperatures and recorder, as the last status in the recording shows them.
 pub fn machine(status: &Status) -> String {
     let joined = |words: &[String], none: &str| if words.is_empty() { none.into() } else { words.join(", ") };
     let rows = status.buses.iter().map(|bus| {
@@ -94,6 +111,13 @@ pub fn machine(status: &Status) -> String {
         let use_of_it = if gpu.computes { "computes" } else { "does not compute" };
         let why = gpu.why.as_ref().map_or(String::new(), |why| format!(": {why}"));
         fact("GPU", format!("{name}, {use_of_it}{why}"));
+    }
+    if let Some(figures) = status.measured.gpu_figures.as_ref().and_then(gpu_figures_words) {
+        fact("GPU figures", figures);
+    }
+    let heat: Vec<String> = status.measured.temperatures.iter().map(temperature_words).collect();
+    if !heat.is_empty() {
+        fact("temperatures", heat.join(", "));
     }
     if let Some(link) = &status.measured.link {
         let said = link.said.as_deref().unwrap_or("nothing");
