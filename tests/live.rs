@@ -31,9 +31,11 @@ fn once<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Starts `live` on any free port, with its output in `printed`, and connects a viewer.
-fn watch(socket: &str, printed: &Path) -> (Running, Viewer) {
-    let arguments = ["live", "--socket", socket, "--listen", "127.0.0.1:0", "--json"];
+/// Starts `live` at this address, on any free port and with its output in `printed`; returns where viewers
+/// find it.
+fn listening(socket: &str, ip: &str, printed: &Path) -> (Running, String) {
+    let listen = format!("{ip}:0");
+    let arguments = ["live", "--socket", socket, "--listen", &listen, "--json"];
     let file = File::create(printed).expect("a file");
     let live = cli::watching_with(&arguments, |command| _ = command.stdout(file));
     let address = once("the address", || {
@@ -41,6 +43,12 @@ fn watch(socket: &str, printed: &Path) -> (Running, Viewer) {
         let (_, rest) = text.split_once("ws://")?;
         rest.split_once(';').map(|(address, _)| format!("ws://{address}"))
     });
+    (live, address)
+}
+
+/// Starts `live` for viewers on this machine, and connects one.
+fn watch(socket: &str, printed: &Path) -> (Running, Viewer) {
+    let (live, address) = listening(socket, "127.0.0.1", printed);
     let mut request = address.into_client_request().expect("an address");
     let protocol = HeaderValue::from_static("foxglove.websocket.v1");
     request.headers_mut().insert("Sec-WebSocket-Protocol", protocol);
@@ -103,6 +111,10 @@ fn a_viewer_sees_a_running_robot_and_hears_of_its_end() {
     let taken = stream.peer_addr().expect("an address").to_string();
     let second = output(&["live", "--socket", &socket, "--listen", &taken]);
     assert_eq!(second.status.code(), Some(69), "the port is in use: {second:?}");
+    let (open, _) = listening(&socket, "0.0.0.0", &folder.join("open"));
+    open.send(&[Signal::INT]);
+    let warned = open.finish();
+    assert!(cli::err(&warned).contains("any machine that can reach 0.0.0.0:"), "{warned:?}");
     assert_eq!(output(&["stop", "--socket", &socket]).status.code(), Some(0));
     drop(robot);
     let told = text(&mut client);
@@ -112,6 +124,7 @@ fn a_viewer_sees_a_running_robot_and_hears_of_its_end() {
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
     let text = std::fs::read_to_string(&printed).expect("text");
     let report: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
+    assert!(!cli::err(&ended).contains("any machine"), "{ended:?}");
     assert_eq!((&report["viewers"], &report["refused"]), (&json!(1), &json!(0)), "{report}");
     assert!(report["messages"].as_u64() > Some(0), "{report}");
 }

@@ -235,11 +235,9 @@ impl Summary {
             ($($words:tt)*) => { said.push(format!($($words)*)) };
         }
         let (board, version, clock) = (&self.board, &self.version, run.word("clock"));
-        add!("A run of board '{board}' by ganglion {version}, on a {clock} clock, in {} files.", self.files);
+        add!("A run of board '{board}' by ganglion {version}, on a {clock} clock. Files: {}.", self.files);
         let Summary { seconds, slots, armings, armed_s, .. } = self;
-        add!(
-            "Duration {seconds:.1} s, {slots} slots. The robot was armed {armings} times, for {armed_s:.1} s in total."
-        );
+        add!("Duration {seconds:.1} s, {slots} slots. Times armed: {armings}, for {armed_s:.1} s in total.");
         if let Some(metres) = self.metres {
             add!("Distance according to its commands: {metres:.1} m.");
         }
