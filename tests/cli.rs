@@ -19,6 +19,22 @@ use ganglion::workshop::learn::parallel;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+/// A board file: the desk robot with an inertial sensor that reports the temperature of its die, which is 31
+/// degrees in the model.
+pub const WITH_HEAT: &str = r#"
+inherits = "sim"
+
+[[sensor]]
+name = "die"
+kind = "mpu6050"
+unit = "degC"
+address = 0x68
+quantity = "temperature"
+period_ms = 100.0
+max_age_ms = 500.0
+valid = [-40.0, 85.0]
+"#;
+
 pub fn ganglion(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ganglion"));
     // The user's environment must not change what the tests see.

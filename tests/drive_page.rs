@@ -3,7 +3,7 @@
 
 mod browser; // headless Chromium: its errors for a page, and screenshots
 
-use crate::cli::{err, out, output};
+use crate::cli::{WITH_HEAT, err, out, output};
 use crate::folder::Folder;
 use crate::skips::skip;
 use browser::{Browser, DARK};
@@ -93,21 +93,6 @@ fn slices_of_a_long_run_are_thinned_evenly() {
     // slices, and at most 600 000 values in the curves, which for this board's are 176 s without gaps.
     assert!(2 * page.len() < 10_000_000, "{} bytes for {} s", page.len(), data["seconds"]);
 }
-
-/// The lines of a board file that add a temperature sensor to the simulated car.
-const WITH_HEAT: &str = r#"
-inherits = "sim"
-
-[[sensor]]
-name = "die"
-kind = "mpu6050"
-unit = "degC"
-address = 0x68
-quantity = "temperature"
-period_ms = 100.0
-max_age_ms = 500.0
-valid = [-40.0, 85.0]
-"#;
 
 #[test]
 fn temperatures_of_a_recorded_status_are_on_the_page() {

@@ -1,7 +1,7 @@
 //! `ganglion status` shows what a running robot has measured: every figure that the robot can measure is
 //! there and agrees with the report at the end of the run; the others are absent.
 
-use crate::cli::{self, Running, out, output};
+use crate::cli::{self, Running, WITH_HEAT, out, output};
 use crate::folder::Folder;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -10,21 +10,6 @@ use std::time::{Duration, Instant};
 
 /// Longer than a simulated robot takes to answer, however busy the machine is.
 const SOON: Duration = Duration::from_secs(120);
-
-/// The desk robot with an inertial sensor that reports the temperature of its die, 31 degrees in the model.
-const WITH_HEAT: &str = r#"
-inherits = "sim"
-
-[[sensor]]
-name = "die"
-kind = "mpu6050"
-unit = "degC"
-address = 0x68
-quantity = "temperature"
-period_ms = 100.0
-max_age_ms = 500.0
-valid = [-40.0, 85.0]
-"#;
 
 /// The desk robot with less time for a cycle than a slow engine takes at any level.
 const IN_A_HURRY: &str = "inherits = \"sim\"\n[budget]\ntarget_ms = 0.1\n";
