@@ -181,21 +181,33 @@ fn a_recorded_run_with_a_goal_replays_the_same() {
     assert_eq!(ended["goal"]["state"], "arrived", "{ended}");
     let replayed = output(&["log", "replay", &file]);
     assert_eq!(replayed.status.code(), Some(0), "{}{}", out(&replayed), err(&replayed));
+    let mut sources: Vec<String> =
+        recorded(&file, Topic::Command).iter().map(|message| message["source"].to_string()).collect();
+    sources.sort();
+    sources.dedup();
+    let has = |source: &str| sources.contains(&format!("\"{source}\""));
+    assert!(has("the navigator") && !has("the field"), "{sources:?}");
+}
+
+/// The recorded messages of `wanted`.
+fn recorded(file: &str, wanted: Topic) -> Vec<Value> {
+    let bytes = std::fs::read(file).expect("a recording");
+    let mut reader = Reader::new(&bytes[..]);
+    let mut messages = Vec::new();
+    while let Some(event) = reader.next_event().expect("a whole recording") {
+        let Event::Message { topic, json, .. } = event else { continue };
+        if topic == wanted.name() {
+            messages.push(serde_json::from_slice(&json).expect("JSON"));
+        }
+    }
+    messages
 }
 
 /// The goal's state and the reason for it in each message of `/field` while there is a goal, without
 /// repetitions.
 fn recorded_states(file: &str) -> Vec<(Value, Value)> {
-    let bytes = std::fs::read(file).expect("a recording");
-    let mut reader = Reader::new(&bytes[..]);
-    let mut states = Vec::new();
-    while let Some(event) = reader.next_event().expect("a whole recording") {
-        let Event::Message { topic, json, .. } = event else { continue };
-        if topic == Topic::Field.name() {
-            let message: Value = serde_json::from_slice(&json).expect("JSON");
-            states.push((message["goal_state"].clone(), message["goal_why"].clone()));
-        }
-    }
+    let state = |message: &Value| (message["goal_state"].clone(), message["goal_why"].clone());
+    let mut states: Vec<_> = recorded(file, Topic::Field).iter().map(state).collect();
     states.retain(|(state, _)| state != "idle");
     states.dedup();
     states
@@ -225,6 +237,7 @@ fn a_running_robot_obeys_orders_only_while_it_is_armed() {
     let goal: Value = serde_json::from_str(out(&there).trim()).expect("an object");
     assert_eq!(goal["state"], "arrived", "{goal}");
     assert!(distance(&goal) <= 0.35, "{goal}");
+    robot.once("the navigator decides", |status| status["commanded_by"] == "the navigator");
 
     assert_eq!(robot.ask(&["go", "home"]).status.code(), Some(0));
     assert_eq!(robot.ask(&["disarm"]).status.code(), Some(0));
@@ -237,10 +250,18 @@ fn a_running_robot_obeys_orders_only_while_it_is_armed() {
     assert_eq!(robot.ask(&["arm", "--wait", "60s"]).status.code(), Some(0));
     let armed = robot.once("armed again", |status| status["mode"] == "armed");
     assert!(armed["goal"]["goal"].is_null(), "the old goal stays cancelled: {armed}");
-    assert_eq!(robot.ask(&["go", "stop"]).status.code(), Some(0));
-    robot.once("the motors stop", |status| {
+    let stopped = robot.ask(&["go", "stop"]);
+    assert_eq!(stopped.status.code(), Some(0), "{}", err(&stopped));
+    let goal: Value = serde_json::from_str(out(&stopped).trim()).expect("an object");
+    assert_eq!((&goal["state"], &goal["goal"]), (&"standing".into(), &Value::Null), "{goal}");
+    robot.once("the motors stop by order", |status| {
         let motors = status["motors"].as_array().cloned().unwrap_or_default();
-        !motors.is_empty() && motors.iter().all(|motor| motor["command"] == 0.0)
+        let is_still = !motors.is_empty() && motors.iter().all(|motor| motor["command"] == 0.0);
+        is_still && status["commanded_by"] == "the order to stand" && status["goal"]["state"] == "standing"
+    });
+    assert_eq!(robot.ask(&["go", "wander"]).status.code(), Some(0));
+    robot.once("the field drives", |status| {
+        status["commanded_by"] == "the field" && status["goal"]["state"] == "idle"
     });
 }
 

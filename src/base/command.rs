@@ -8,8 +8,20 @@ use crate::base::time::{Instant, Span};
 /// Maximum number of motors on a board.
 pub const MAX_MOTORS: usize = 16;
 
-/// What decided a command. Ordered by precedence, the strongest last, as in `act.rs`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+/// Who made the motor request in a field's result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum Requester {
+    /// The field.
+    #[default]
+    Field,
+    /// The navigator, which has a goal.
+    Navigator,
+    /// An order to stand still.
+    StandOrder,
+}
+
+/// What decided a command. Recordings and digests contain the number of a variant: add new ones at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Source {
     /// No source: the robot is not armed, or there is nothing to obey.
     Still,
@@ -21,9 +33,48 @@ pub enum Source {
     Reflex,
     /// Emergency stop or disarm.
     Stop,
+    /// A fresh request of the navigator, which replaced that of the field.
+    Navigator,
+    /// An old request of the navigator, scaled down according to its age.
+    AgedNavigator,
+    /// An order to stand still.
+    StandOrder,
 }
 
 impl Source {
+    /// Every source.
+    pub const ALL: [Source; 8] = [
+        Source::Still,
+        Source::AgedField,
+        Source::Field,
+        Source::Reflex,
+        Source::Stop,
+        Source::Navigator,
+        Source::AgedNavigator,
+        Source::StandOrder,
+    ];
+
+    /// Whether the robot may have moved: it obeyed a request, or a reflex limited one.
+    pub fn may_move(self) -> bool {
+        match self {
+            Source::Still | Source::Stop => false,
+            Source::AgedField | Source::Field | Source::Reflex => true,
+            Source::Navigator | Source::AgedNavigator | Source::StandOrder => true,
+        }
+    }
+
+    /// The source of a command for which the arbiter obeyed a request of `requester`, if it obeyed one.
+    pub fn requested_by(self, requester: Requester) -> Source {
+        match (self, requester) {
+            (Source::Field, Requester::Navigator) => Source::Navigator,
+            (Source::AgedField, Requester::Navigator) => Source::AgedNavigator,
+            (Source::Field | Source::AgedField, Requester::StandOrder) => Source::StandOrder,
+            (Source::Field | Source::AgedField, Requester::Field)
+            | (Source::Still | Source::Reflex | Source::Stop, _)
+            | (Source::Navigator | Source::AgedNavigator | Source::StandOrder, _) => self,
+        }
+    }
+
     /// Its description.
     pub fn text(self) -> &'static str {
         match self {
@@ -32,6 +83,9 @@ impl Source {
             Source::Field => "the field",
             Source::Reflex => "a reflex",
             Source::Stop => "the stop",
+            Source::Navigator => "the navigator",
+            Source::AgedNavigator => "the navigator's ageing result",
+            Source::StandOrder => "the order to stand",
         }
     }
 }
@@ -65,6 +119,12 @@ impl Command {
             motors: [0.0; MAX_MOTORS],
         }
     }
+
+    /// The same command, now that it is known whose request the arbiter got.
+    pub fn requested_by(self, requester: Requester) -> Command {
+        Command { source: self.source.requested_by(requester), ..self }
+    }
+
     /// The motors in use.
     pub fn used(&self) -> &[f32] {
         &self.motors[..self.len]
@@ -123,4 +183,32 @@ pub struct OnWire {
     pub at: Instant,
     /// Whether every device accepted it.
     pub complete: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_that_obeys_a_request_names_who_made_it() {
+        for (requester, fresh, aged) in [
+            (Requester::Field, Source::Field, Source::AgedField),
+            (Requester::Navigator, Source::Navigator, Source::AgedNavigator),
+            (Requester::StandOrder, Source::StandOrder, Source::StandOrder),
+        ] {
+            assert_eq!(Source::Field.requested_by(requester), fresh);
+            assert_eq!(Source::AgedField.requested_by(requester), aged);
+            for other in [Source::Still, Source::Reflex, Source::Stop] {
+                assert_eq!(other.requested_by(requester), other, "it obeys no request");
+            }
+        }
+    }
+
+    #[test]
+    fn each_source_has_its_own_number_and_text() {
+        for (number, source) in Source::ALL.into_iter().enumerate() {
+            assert_eq!(source as usize, number);
+            assert_eq!(Source::ALL.iter().filter(|other| other.text() == source.text()).count(), 1);
+        }
+    }
 }

@@ -9,6 +9,7 @@ use crate::base::time::Span;
 use crate::decision::motion::OdometryPose;
 use crate::field::navigate::goals::{FEWEST_OF_PATROL, Place, Route, Task};
 use crate::field::navigate::navigator::can_go;
+use crate::field::worker::STANDING;
 use crate::runtime::control::{self, Ask, GoalStatus, Reply, Status};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -225,7 +226,9 @@ pub fn line(goal: &GoalStatus) -> String {
 /// The robot's goal and its progress.
 pub fn progress(goal: &GoalStatus) -> String {
     let GoalStatus { goal: place, left, state, why, .. } = goal;
-    let Some([to_x, to_y]) = place else { return "none".to_string() };
+    let Some([to_x, to_y]) = place else {
+        return if state == STANDING { "none: the robot stands by order" } else { "none" }.to_string();
+    };
     let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
     let more = if *left > 0 { format!(", {left} more after it") } else { String::new() };
     let state = state.replace('-', " ");
@@ -266,6 +269,14 @@ mod tests {
         let expected =
             "(2.00, -1.00) m: given up (it is stuck), 1 more after it; at (1.00, 0.50) m by dead reckoning";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_line_says_that_the_robot_stands_by_order() {
+        let idle = GoalStatus { goal: None, left: 0, state: "idle".into(), why: None, ..goal() };
+        assert_eq!(progress(&idle), "none");
+        let standing = GoalStatus { state: STANDING.into(), ..idle };
+        assert_eq!(progress(&standing), "none: the robot stands by order");
     }
 
     #[test]

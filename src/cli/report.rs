@@ -233,7 +233,7 @@ impl RunReport {
             goal: summary
                 .goal
                 .filter(|report| report.goal.is_some())
-                .map(|report| GoalStatus::of(&report, ending.tick.engine_state())),
+                .map(|report| GoalStatus::of(&report, summary.requester, ending.tick.engine_state())),
             disarmed_by: ending.tick.disarmed().map(why_disarmed),
             reflexes: summary.trips_by_name(),
             level_s: levels.map(|(quality, &slots)| (quality.to_string(), slots as f64 * period_s)).collect(),

@@ -8,6 +8,7 @@ use super::navigate::senses::NavigationInput;
 use super::remote::{LinkCounters, LinkHealth};
 use super::sensor_ring::SensorWriter;
 use super::worker::{FieldRequest, FieldResult};
+use crate::base::command::Requester;
 use crate::base::plan::QualityLevel;
 use crate::base::time::{Instant, Span};
 use crate::field::EngineState;
@@ -52,6 +53,8 @@ pub struct FieldLink {
     cycle: u64,
     launched_at: Option<Instant>,
     newest: Option<(FieldOutput, Instant)>,
+    /// Who made the motor request in `newest`.
+    requester: Requester,
     state: EngineState,
     link: Option<LinkHealth>,
     counters: FieldCounters,
@@ -75,6 +78,7 @@ impl FieldLink {
             cycle: 0,
             launched_at: None,
             newest: None,
+            requester: Requester::Field,
             state: EngineState::Running,
             link: None,
             counters: FieldCounters::default(),
@@ -95,7 +99,9 @@ impl FieldLink {
         let link = result.link.map(|link| link.counters);
         self.counters = FieldCounters { losses, takeovers, retries, link, ..self.counters };
         match result.response {
-            Some(response) => self.newest = Some((response, result.slot)),
+            Some(response) => {
+                (self.newest, self.requester) = (Some((response, result.slot)), result.requester);
+            }
             None => self.counters.unanswered += 1,
         }
         Some(result)
@@ -104,6 +110,11 @@ impl FieldLink {
     /// The newest result, however old, and the slot of the frame from which it was computed.
     pub fn newest(&self) -> Option<(&FieldOutput, Instant)> {
         self.newest.as_ref().map(|(response, slot)| (response, *slot))
+    }
+
+    /// Who made the motor request in the newest result.
+    pub fn requester(&self) -> Requester {
+        self.requester
     }
 
     /// Age of the newest result, counted from the slot of the frame from which it was computed.
@@ -171,11 +182,12 @@ impl Remembers for FieldLink {
             cycle: _, // numbers the requests: no decision depends on it
             launched_at,
             newest,
+            requester,
             state: _,
             link,
             counters: _,
         } = self;
-        remember!(archive: launched_at, newest, link);
+        remember!(archive: launched_at, newest, requester, link);
         Ok(())
     }
 }

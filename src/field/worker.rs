@@ -5,11 +5,13 @@
 use super::brain::{Brain, NoAnswer};
 use super::failover::DeviceCounters;
 use super::navigate::goals::{GoalReport, GoalStage};
+use super::navigate::navigator::State;
 use super::navigate::senses::NavigationInput;
 use super::remote::LinkHealth;
 use super::slices::SliceSchedule;
 use super::snapshot::SnapshotSchedule;
 use super::{Condition, DeviceTimes, EngineState, FieldInput, FieldOutput};
+use crate::base::command::{MAX_MOTORS, Requester};
 use crate::base::plan::QualityLevel;
 use crate::base::time::{Clock, Instant, Span};
 use crate::system::executor::Worker;
@@ -54,6 +56,20 @@ pub struct FieldResult {
     pub link: Option<LinkHealth>,
     /// The progress towards the goal, on a board that has a navigator.
     pub goal: Option<GoalReport>,
+    /// Who made the motor request.
+    pub requester: Requester,
+}
+
+/// The state of a robot that obeys an order to stand still, in reports. The navigator has no goal then, so it
+/// calls itself idle, as it does while the field drives.
+pub const STANDING: &str = "standing";
+
+/// The name in reports of what the robot does about its goal: [`STANDING`] or [`State::name`].
+pub const fn goal_state(state: State, requester: Requester) -> &'static str {
+    match requester {
+        Requester::StandOrder => STANDING,
+        Requester::Field | Requester::Navigator => state.name(),
+    }
 }
 
 impl FieldRequest {
@@ -80,6 +96,7 @@ impl FieldResult {
         times: None,
         link: None,
         goal: None,
+        requester: Requester::Field,
     };
 }
 
@@ -105,6 +122,9 @@ pub struct FieldWorker {
     slices: SliceSchedule,
     goals: Option<GoalStage>,
 }
+
+/// The value of a motor whose request the navigator does not replace. No request has this value.
+const UNTOUCHED: f32 = f32::INFINITY;
 
 /// How long shutdown waits for a free buffer for the last snapshot: less than the time in which workers must
 /// end.
@@ -161,17 +181,35 @@ impl FieldWorker {
                 None
             }
         };
-        let goal = self.navigate(request, response.as_mut());
+        let (goal, requester) = self.navigate(request, response.as_mut());
         let now = clock.now();
         let times = self.brain.engine.condition(now).times.filter(|_| response.is_some());
         let span = now.since(start);
-        self.ready = Some(FieldResult { response, span, times, goal, ..self.without_answer(request, now) });
+        let without = self.without_answer(request, now);
+        self.ready = Some(FieldResult { response, span, times, goal, requester, ..without });
     }
 
-    /// Lets the navigator replace the field's request.
-    fn navigate(&mut self, request: &FieldRequest, response: Option<&mut FieldOutput>) -> Option<GoalReport> {
-        let (goals, input) = (self.goals.as_mut()?, request.navigation.as_ref()?);
-        Some(goals.advance(input, request.slot, response.map(|response| &mut response.motors)))
+    /// Lets the navigator replace the field's request. Returns its report, and who made the request.
+    fn navigate(
+        &mut self,
+        request: &FieldRequest,
+        response: Option<&mut FieldOutput>,
+    ) -> (Option<GoalReport>, Requester) {
+        let Some((goals, input)) = self.goals.as_mut().zip(request.navigation.as_ref()) else {
+            return (None, Requester::Field);
+        };
+        let mut own = [UNTOUCHED; MAX_MOTORS];
+        let report = goals.advance(input, request.slot, Some(&mut own));
+        let replaces = |motor: &f32| *motor != UNTOUCHED;
+        let requester = match (own.iter().any(replaces), report.goal) {
+            (false, _) => Requester::Field,
+            (true, Some(_)) => Requester::Navigator,
+            (true, None) => Requester::StandOrder,
+        };
+        if let Some(FieldOutput { motors, .. }) = response {
+            motors.iter_mut().zip(own).filter(|(_, own)| replaces(own)).for_each(|(motor, own)| *motor = own);
+        }
+        (Some(report), requester)
     }
 
     fn failed(&mut self, now: Instant) {
@@ -230,6 +268,7 @@ impl FieldWorker {
             times: None,
             link,
             goal: None,
+            requester: Requester::Field,
         }
     }
 

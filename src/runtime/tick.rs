@@ -87,6 +87,7 @@ impl Tick {
             self.policy.decide(&frame, &signals, asked, self.field.newest(), &executed, began);
         let request = request.as_ref().map(|(response, taken)| (response, *taken));
         let command = self.arbiter.decide(mode, &verdict, request, &executed, began);
+        let command = command.requested_by(self.field.requester());
         self.motor_link.hand_over(command);
         self.launch(index, slot, (&frame, &shown), mode, quality);
         self.loop_status.store(&self.status(verdict.active));

@@ -124,7 +124,9 @@ impl FieldReport {
             );
         }
         if *steered > 0 {
-            say!("{steered} of the answers were compared without motors: a goal decided the motors");
+            say!(
+                "{steered} of the answers were compared without motors: a goal or an order to stand decided them"
+            );
         }
         self.unknown.iter().for_each(|why| say!("Later answers were not computed: {why}"));
     }

@@ -1,7 +1,6 @@
 //! The parts of the page as lines of text, each for a given width.
 
 use super::model::{History, Model};
-use super::words;
 use crate::cli::go;
 use crate::drive::trace::Latency;
 use crate::memory::map::MapStatus;
@@ -109,7 +108,8 @@ fn age(ms: f64) -> String {
 /// The motors in at most `most` rows.
 pub(super) fn motors(status: &Status, most: usize) -> Panel {
     let rows = status.measured.motors.iter().map(motor).collect();
-    let title = words::commanded_by(status).map_or("Motors".to_string(), |by| format!("Motors, by {by}"));
+    let by = status.measured.commanded_by.as_deref();
+    let title = by.map_or("Motors".to_string(), |by| format!("Motors, by {by}"));
     Panel { title, rows: first(rows, most, "motors") }
 }
 

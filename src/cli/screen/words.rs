@@ -1,8 +1,8 @@
 //! The screen's texts: modes, causes, keys.
 
 use super::model::Owner;
-use crate::base::command::Source;
 use crate::base::plan::Cause;
+use crate::field::worker::STANDING;
 use crate::runtime::control::{GoalStatus, Status};
 
 pub(super) const CONFIRM_ARMING: &str =
@@ -30,6 +30,9 @@ pub(super) fn mode(status: &Status) -> String {
 
 /// What an armed robot does. With a goal, the navigator decides, not the field.
 fn armed(goal: Option<&GoalStatus>) -> String {
+    if goal.is_some_and(|goal| goal.state == STANDING) {
+        return "Armed: the robot stands by order; 'ganglion go wander' lets the field drive.".to_string();
+    }
     let Some((goal, [x, y])) = goal.and_then(|goal| Some((goal, goal.goal?))) else {
         return "Armed: the field drives the motors.".to_string();
     };
@@ -41,18 +44,6 @@ fn armed(goal: Option<&GoalStatus>) -> String {
         _ => "the navigator drives to the goal",
     };
     format!("Armed: {does} ({x:.2}, {y:.2}) m.")
-}
-
-/// What decided the motors' commands. A status names the field also where the navigator has replaced the
-/// field's request.
-pub(super) fn commanded_by(status: &Status) -> Option<&str> {
-    let by = status.measured.commanded_by.as_deref()?;
-    let has_goal = status.measured.goal.as_ref().is_some_and(|goal| goal.goal.is_some());
-    Some(match by {
-        by if has_goal && by == Source::Field.text() => "the navigator",
-        by if has_goal && by == Source::AgedField.text() => "the navigator's ageing result",
-        by => by,
-    })
 }
 
 fn disarmed(status: &Status, refusal: &str) -> String {

@@ -6,12 +6,14 @@ use super::facts::Facts;
 use super::scene::{Scene, SceneMessages, SceneMoment};
 use super::slot::Slot;
 use super::topic::Topic;
+use crate::base::command::Requester;
 use crate::base::frame::Health;
 use crate::base::plan::Cause;
 use crate::base::time::{Instant, Span};
 use crate::decision::admit::{REFUSALS, refusal};
 use crate::decision::mode::Mode;
 use crate::field::navigate::goals::GoalReport;
+use crate::field::worker::goal_state;
 use crate::system::rt::ProcessUsage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -143,10 +145,11 @@ impl Topics {
         if slot.field.is_some() && is_due(&mut self.fielded, slot.slot, FIGURES) {
             put(Topic::Field, serde_json::to_vec(&slot.field.as_ref().map(field)));
         }
-        if let Some(goal) = slot.field.as_ref().and_then(|field| field.goal)
+        if let Some((goal, requester)) =
+            slot.field.as_ref().and_then(|field| Some((field.goal?, field.requester)))
             && is_due(&mut self.drawn, slot.slot, SCENES)
         {
-            let SceneMessages { scene, path } = self.scene(slot, &goal);
+            let SceneMessages { scene, path } = self.scene(slot, &goal, requester);
             put(Topic::Scene, serde_json::to_vec(&scene));
             if let Some(path) = path {
                 put(Topic::Path, serde_json::to_vec(&path));
@@ -156,12 +159,12 @@ impl Topics {
     }
 
     /// The scene at this slot. Without a navigator there is none: such a robot does not know its position.
-    fn scene(&mut self, slot: &Slot, goal: &GoalReport) -> SceneMessages {
+    fn scene(&mut self, slot: &Slot, goal: &GoalReport, requester: Requester) -> SceneMessages {
         let moment = SceneMoment {
             time: slot.slot,
             pose: goal.pose,
             goal: goal.goal,
-            doing: goal.state.why().unwrap_or(goal.state.name()),
+            doing: goal.state.why().unwrap_or(goal_state(goal.state, requester)),
         };
         let sensors = &self.sensors;
         self.scene.messages(moment, |name| {
@@ -267,7 +270,7 @@ fn field(field: &super::slot::FieldRecord) -> FieldMessage {
         queue_us: field.times.map(|times| micros(times.queue)),
         kernels_us: field.times.map(|times| micros(times.kernels)),
         wake_us: field.times.map(|times| micros(times.wake)),
-        goal_state: goal.map(|goal| goal.state.name()),
+        goal_state: goal.map(|goal| goal_state(goal.state, field.requester)),
         goal_why: goal.and_then(|goal| goal.state.why()),
         goal_x: place.map(|[x, _]| x),
         goal_y: place.map(|[_, y]| y),
@@ -281,11 +284,11 @@ fn field(field: &super::slot::FieldRecord) -> FieldMessage {
 mod tests {
     use super::super::slot::full;
     use super::*;
+    use crate::base::command::Source;
 
     #[test]
     fn a_command_names_its_source_as_the_status_does() {
-        use crate::base::command::Source::{AgedField, Field, Reflex, Still, Stop};
-        for source in [Still, AgedField, Field, Reflex, Stop] {
+        for source in Source::ALL {
             let messages = Topics::new(&Facts::default()).of(&Slot { source, ..full(0) });
             let (_, bytes) = messages.into_iter().find(|(topic, _)| topic.name() == "/command").unwrap();
             let read: Value = serde_json::from_slice(&bytes).unwrap();

@@ -1,7 +1,7 @@
 //! Turns records into a summary and a digest. Runs on a non-real-time thread, so it may allocate.
 
 use super::{Record, StepDown, Summary};
-use crate::base::command::{MAX_MOTORS, Source};
+use crate::base::command::MAX_MOTORS;
 use crate::base::frame::Health;
 use crate::base::plan::Cause;
 use crate::base::time::Span;
@@ -86,7 +86,7 @@ impl Recorder {
             let parts = times.iter().flat_map(LinkTimes::parts);
             self.link.iter_mut().zip(parts).for_each(|(histogram, part)| note(histogram, part));
         }
-        if matches!(record.command.source, Source::Field | Source::AgedField | Source::Reflex) {
+        if record.command.source.may_move() {
             for (smoothness, command) in self.smoothness.iter_mut().zip(record.command.used()) {
                 smoothness.push(*command);
             }
@@ -122,7 +122,10 @@ impl Recorder {
             summary.answer = answer.or(summary.answer);
             // The end of the run cancels the goal; the outcome reported is the one known before that.
             if record.mode != Mode::Stopped {
-                summary.goal = field.goal.or(summary.goal);
+                (summary.goal, summary.requester) = match field.goal {
+                    Some(goal) => (Some(goal), field.requester),
+                    None => (summary.goal, summary.requester),
+                };
             }
         }
         summary.last = Some(record.clone());

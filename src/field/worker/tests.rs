@@ -5,9 +5,14 @@ use super::*;
 use crate::base::plan::{Board, EngineKind};
 use crate::base::time::SimClock;
 use crate::decision::fixture::{at, ms};
+use crate::decision::motion::OdometryPose;
+use crate::deploy::board::built_in;
 use crate::field::Readout;
 use crate::field::brain::Before;
 use crate::field::engine::{Around, Cycle, FieldEngine};
+use crate::field::navigate::goals::{Route, Task};
+use crate::field::navigate::navigator::{Navigator, Options};
+use crate::field::navigate::senses::MAX_BEAMS;
 use crate::field::readout::Origin;
 use crate::field::sample::board as small_board;
 use crate::field::shape::READOUT_COLUMNS;
@@ -46,8 +51,12 @@ impl Rig {
     }
 
     fn request(&mut self, quality: QualityLevel, now: Instant) -> FieldResult {
-        self.clock.set(now);
-        self.requests.put(FieldRequest { quality, slot: now, ..FieldRequest::EMPTY });
+        self.request_with(FieldRequest { quality, slot: now, ..FieldRequest::EMPTY })
+    }
+
+    fn request_with(&mut self, request: FieldRequest) -> FieldResult {
+        self.clock.set(request.slot);
+        self.requests.put(request);
         self.worker.step(self.clock.as_ref());
         self.worker.publish(self.clock.as_ref());
         self.results.take().expect("each request is answered")
@@ -162,4 +171,39 @@ fn worker_has_its_name_and_core_and_ends() {
     assert!(!rig.worker.has_motors());
     let clock = SimClock::new();
     assert!(rig.worker.finish(&clock), "the worker has no motors that could fail to stop");
+}
+
+#[test]
+fn a_result_says_who_made_the_motor_request() {
+    let board = built_in("barn").unwrap().unwrap().board;
+    let navigator = Navigator::of(&board, Options::default()).expect("it has a navigator");
+    let (stage, orders) = GoalStage::of(&board, Box::new(navigator), Task::Wander).expect("it moves");
+    let mut rig = Rig::new(&[]);
+    rig.worker.goals = Some(stage);
+    let input = NavigationInput { pose: OdometryPose::default(), ranges: [9.0; MAX_BEAMS], armed: true };
+    let mut alone = Rig::new(&[]);
+    let mut both = |cycle| {
+        let slot = at(100 * cycle);
+        let request = FieldRequest { cycle, slot, navigation: Some(input), ..FieldRequest::EMPTY };
+        let navigated = rig.request_with(request);
+        let field = alone.request_with(FieldRequest { navigation: None, ..request });
+        let motors = [&navigated, &field].map(|result| result.response.expect("an answer").motors);
+        (navigated.requester, navigated.goal.expect("a report"), motors)
+    };
+    let (requester, _, [motors, of_field]) = both(1);
+    assert_eq!((requester, motors), (Requester::Field, of_field));
+    assert_ne!(of_field[..2], [0.0; 2]);
+    orders.order(Task::Stand);
+    let (requester, report, [motors, of_field]) = both(2);
+    assert_eq!((requester, goal_state(report.state, requester)), (Requester::StandOrder, STANDING));
+    assert_eq!((&motors[..2], &motors[2..]), (&[0.0; 2][..], &of_field[2..]));
+    orders.order(Task::Go(Route::try_from(vec![[3.0, 0.0]]).unwrap()));
+    let found: Vec<_> = (3..13).map(&mut both).collect();
+    assert!(found.iter().all(|(requester, ..)| *requester == Requester::Navigator));
+    let (requester, report, [motors, _]) = found[9];
+    assert!(motors[..2].iter().all(|motor| *motor > 0.0), "{motors:?}");
+    assert_eq!(goal_state(report.state, requester), "going");
+    orders.order(Task::Wander);
+    let (requester, report, [motors, of_field]) = both(13);
+    assert_eq!((requester, motors, report.state), (Requester::Field, of_field, State::Idle));
 }

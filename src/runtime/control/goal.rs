@@ -1,10 +1,12 @@
 //! A running robot's progress towards its goal, and the orders that it receives.
 
 use super::Sources;
+use crate::base::command::Requester;
 use crate::decision::mode::Mode;
 use crate::field::EngineState;
 use crate::field::navigate::goals::{GoalReport, Place, Task};
 use crate::field::navigate::navigator::State;
+use crate::field::worker::goal_state;
 use serde::{Deserialize, Serialize};
 
 /// Why a robot whose engine is retired has given up.
@@ -20,7 +22,8 @@ pub struct GoalStatus {
     pub goal: Option<Place>,
     /// Places of the route after `goal`.
     pub left: u8,
-    /// `idle`, `going`, `looking`, `backing`, `arrived` or `given-up`.
+    /// `idle`, `standing`, `going`, `looking`, `backing`, `arrived` or `given-up`. Idle: without an order, so
+    /// the field drives an armed robot. Standing: by order.
     pub state: String,
     /// Why the robot does not go on.
     pub why: Option<String>,
@@ -33,12 +36,12 @@ pub struct GoalStatus {
 impl GoalStatus {
     /// The report in human-readable form. The navigator runs after the field's cycle, so once the engine is
     /// retired, the robot goes nowhere and the report no longer changes: the goal then counts as given up.
-    pub fn of(report: &GoalReport, engine: EngineState) -> GoalStatus {
+    pub fn of(report: &GoalReport, requester: Requester, engine: EngineState) -> GoalStatus {
         let GoalReport { order, pose, goal, left, state } = *report;
         let is_done = left == 0 && state == State::Arrived || matches!(state, State::GivenUp(_));
         let (state, why) = match (goal, engine) {
             (Some(_), EngineState::Retired) if !is_done => ("given-up", Some(NO_ENGINE)),
-            _ => (state.name(), state.why()),
+            _ => (goal_state(state, requester), state.why()),
         };
         GoalStatus {
             order,

@@ -226,14 +226,15 @@ impl Instruments {
     fn read(&self, recorder: &Recorder) -> Measured {
         let summary = recorder.summary();
         let last = summary.last.as_ref();
+        let engine_state = summary.engine.unwrap_or_default();
         Measured {
-            engine_state: summary.engine.unwrap_or_default(),
+            engine_state,
             quality: self.quality(summary),
             field_us: Latency::of(&recorder.field),
             answer_us: Latency::of(&recorder.answer),
             release_late_us: Latency::of(&recorder.release_late),
             answer: answer(summary),
-            goal: summary.goal.as_ref().map(|goal| GoalStatus::of(goal, summary.engine.unwrap_or_default())),
+            goal: summary.goal.as_ref().map(|goal| GoalStatus::of(goal, summary.requester, engine_state)),
             gpu: self.gpu(summary.engine),
             link: self.link(recorder),
             temperatures: self.temperatures(summary),

@@ -7,6 +7,7 @@
 
 use super::compare::{Difference, Search};
 use super::{Names, Replay};
+use crate::base::command::Requester;
 use crate::base::plan::{Board, EngineKind};
 use crate::base::time::{Instant, MonotonicClock};
 use crate::drive::record::{FieldRecord, Slot};
@@ -241,7 +242,7 @@ impl FieldReplay {
             (None, None) => self.answers.equal += 1,
             (None, Some(_)) => self.lose(FieldUnknown::NoAnswer(index)),
             (Some(recorded), computed) => {
-                let steered = field.goal.is_some_and(|goal| goal.order > 0 || goal.goal.is_some());
+                let steered = field.requester != Requester::Field;
                 let mut search = Search::in_slot(index);
                 let recorded = recorded.response();
                 search.value("whether the field answered", &recorded.is_some(), &computed.is_some());

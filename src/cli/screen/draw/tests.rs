@@ -1,11 +1,13 @@
 //! Tests of the rendered pages, as text, at several window sizes.
 
 use super::*;
+use crate::base::command::Source;
 use crate::base::time::SimClock;
 use crate::cli::screen::model::Owner;
 use crate::deploy::board::{built_in, world_from_text};
 use crate::drive::trace::Latency;
 use crate::field::slices::{FieldSlices, SlicesMessage};
+use crate::field::worker::STANDING;
 use crate::memory::map::{MapStatus, NearbyThing};
 use crate::runtime::control::{
     AnswerStatus, BusStatus, GoalStatus, GpuStatus, Lateness, Measured, MotorStatus, Quality, Room,
@@ -165,6 +167,7 @@ fn everything_is_on_the_page_at_80_x_24_and_120_x_40() {
 /// A robot that the navigator drives to (2, 1), with its goal in this state.
 fn with_goal(state: &str, why: Option<&str>) -> Status {
     let mut status = status("armed");
+    status.measured.commanded_by = Some(Source::Navigator.text().into());
     status.measured.goal = Some(GoalStatus {
         order: 1,
         goal: Some([2.0, 1.0]),
@@ -210,14 +213,24 @@ fn with_a_goal_the_navigator_drives_not_the_field() {
         assert_eq!(page[1], words, "{state}");
         has(&page, "── Motors, by the navigator ──");
     }
-    for (by, shown) in [
-        ("an ageing result of the field", "the navigator's ageing result"),
-        ("a reflex", "a reflex"),
-        ("the stop", "the stop"),
-    ] {
-        let mut status = with_goal("going", None);
-        status.measured.commanded_by = Some(by.into());
-        has(&page(&model(status), 80, 24), &format!("── Motors, by {shown} ──"));
+}
+
+#[test]
+fn a_robot_that_stands_by_order_is_not_said_to_drive() {
+    let mut status = with_goal(STANDING, None);
+    status.measured.goal.as_mut().unwrap().goal = None;
+    status.measured.commanded_by = Some(Source::StandOrder.text().into());
+    let page = page(&model(status), 80, 24);
+    assert_eq!(page[1], "Armed: the robot stands by order; 'ganglion go wander' lets the field drive.");
+    has(&page, "── Motors, by the order to stand ──");
+}
+
+#[test]
+fn what_decided_the_motors_fits_the_title() {
+    for source in Source::ALL {
+        let mut status = status("armed");
+        status.measured.commanded_by = Some(source.text().into());
+        has(&page(&model(status), 80, 24), &format!("── Motors, by {} ", source.text()));
     }
 }
 

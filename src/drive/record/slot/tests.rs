@@ -45,6 +45,7 @@ pub fn full(index: u64) -> Slot {
                 left: 1,
                 state: State::GivenUp(Reason::NoWay),
             }),
+            requester: Requester::Navigator,
         }),
         mode: Mode::Degraded { since: at(50), why: 4 },
         active: 4,
