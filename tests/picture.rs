@@ -132,7 +132,8 @@ fn each_contact_of_a_run_is_drawn_listed_and_counted() {
     assert!(out(&said).contains(&format!(" and {} more: ", drawn - 3)), "{}", out(&said));
 }
 
-/// The board file asks whoever arms the car for 0.15 m of free floor behind it; this floor ends after 0.07 m.
+/// The person who arms the car checks 0.15 m of free floor behind it (board file); this floor ends after
+/// 0.07 m.
 #[test]
 fn a_fall_is_listed_with_its_time_and_direction() {
     let folder = Folder::new("svg-fall");
