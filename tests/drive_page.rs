@@ -89,9 +89,6 @@ fn slices_of_a_long_run_are_thinned_evenly() {
     let (least, most) =
         steps.fold((f64::MAX, 0.0), |(least, most): (f64, f64), step| (least.min(step), most.max(step)));
     assert!(least > 0.9 * most, "from {least} to {most} s apart");
-    // Ten minutes at 100 Hz may take 10 MB. No longer run has twice as much on its page: at most 120 sets of
-    // slices, and at most 600 000 values in the curves, which for this board's are 176 s without gaps.
-    assert!(2 * page.len() < 10_000_000, "{} bytes for {} s", page.len(), data["seconds"]);
 }
 
 #[test]
@@ -241,7 +238,7 @@ fn text_from_a_recording_never_becomes_a_script() {
 }
 
 #[test]
-fn a_recording_is_never_written_over() {
+fn only_a_report_is_written_over() {
     let folder = Folder::new("report-files");
     let recording = recorded(&folder, &["--clock", "sim", "--for", "12s"]);
     let before = fs::read(&recording).unwrap();
@@ -255,6 +252,8 @@ fn a_recording_is_never_written_over() {
     std::os::unix::fs::symlink(&recording, &link).unwrap();
     refused(&recording, &link, 64, "not a report");
     assert_eq!(fs::read(&recording).unwrap(), before);
+    refused(&recording, &folder.write("empty.html", ""), 64, "not a report");
+    refused(&recording, &folder.path("."), 64, "this is a folder");
     let page = folder.path("page.html");
     refused(&folder.path("none.mcap"), &page, 69, "none.mcap");
     let other = folder.path("other.mcap");

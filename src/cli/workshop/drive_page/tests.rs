@@ -13,24 +13,6 @@ use crate::system::rt::ProcessUsage;
 use data_encoding::BASE64;
 use std::collections::BTreeMap;
 
-#[test]
-fn only_a_report_is_written_over() {
-    let folder = std::env::temp_dir().join(format!("ganglion-page-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = |name: &str| folder.join(name);
-    std::fs::write(path("recording.mcap"), b"\x89MCAP0\r\n").unwrap();
-    std::fs::write(path("empty.html"), b"").unwrap();
-    std::fs::write(path("old.html"), format!("{}more", page::BEGIN)).unwrap();
-    for refused in ["recording.mcap", "empty.html", "."] {
-        let said = may_replace(&path(refused), &PRODUCT).unwrap_err();
-        assert_eq!(said.exit(), crate::cli::exit::Exit::Usage, "{refused}: {said}");
-    }
-    for taken in ["old.html", "new.html"] {
-        assert_eq!(may_replace(&path(taken), &PRODUCT), Ok(()), "{taken}");
-    }
-    std::fs::remove_dir_all(&folder).unwrap();
-}
-
 /// The simulated car, with a period of 10 ms.
 fn board() -> Board {
     built_in("sim").expect("it is shipped").expect("it is accepted").board
