@@ -125,7 +125,7 @@ fn goals_are_on_the_map_with_what_became_of_them() {
     assert_eq!((&reached["state"], &reached["why"]), (&"arrived".into(), &Value::Null), "{reached}");
     assert_eq!(given_up["state"], "given-up", "{given_up}");
     let why = given_up["why"].as_str().expect("a reason");
-    assert!(page.contains(&format!("<td>given-up: {why}</td>")), "{why}");
+    assert!(page.contains(&format!("<td>given up: {why}</td>")), "{why}");
     for (goal, place) in [(reached, [0.8, 0.0]), (given_up, [3.5, 0.0])] {
         let off = |axis: usize| (goal["at"][axis].as_f64().expect("metres") - place[axis]).abs();
         assert!(off(0) < 0.1 && off(1) < 0.1, "the run began where the recording begins: {goal}");

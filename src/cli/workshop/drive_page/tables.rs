@@ -76,7 +76,8 @@ pub fn goals(goals: &[GoalShown]) -> String {
     let rows = goals.iter().map(|goal| {
         let [x, y] = goal.at.map(|metres| format!("{metres:.2} m"));
         let why = goal.why.map_or(String::new(), |why| format!(": {why}"));
-        vec![format!("{:.2} s", goal.from_s), format!("{x}, {y}"), format!("{}{why}", goal.state)]
+        let state = goal.state.replace('-', " ");
+        vec![format!("{:.2} s", goal.from_s), format!("{x}, {y}"), format!("{state}{why}")]
     });
     let rows: Vec<_> = rows.collect();
     if rows.is_empty() {
