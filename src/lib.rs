@@ -123,3 +123,8 @@ pub mod deploy {
 
 // The command line.
 pub mod cli;
+
+// How long the tests run, for unit tests too.
+#[cfg(test)]
+#[path = "../tests/long.rs"]
+mod long;

@@ -421,27 +421,28 @@ fn long_tests_are_all_run_by_a_script() {
     let soaks = steps.contains(&format!("GANGLION_LONG=1 cargo test --locked --test ganglion -- {SOAK}"));
     assert!(soaks, "scripts/full-check does not run {SOAK} in full");
     let script = std::fs::read_to_string("scripts/long-tests").expect("scripts/long-tests");
-    let chosen =
-        script.lines().find_map(|line| line.trim().strip_prefix("set -- ")).expect("a list of tests");
-    let chosen: Vec<&str> = chosen.split_whitespace().collect();
     let is_long = |code: &str| code.contains("or_in_full(") || code.contains("#[ign\u{6f}re");
-    let module =
-        |source: &Source| source.path["tests/".len()..].trim_end_matches(".rs").replace('/', "::") + "::";
-    let asks: Vec<String> = sources(&["tests"])
-        .iter()
-        .filter(|source| is_long(&source.code) && source.path != "tests/long.rs")
-        .map(module)
-        .filter(|module| module != SOAK)
-        .collect();
-    let is_left_out = |module: &&String| !chosen.iter().any(|part| module.starts_with(part));
-    none(
-        asks.iter()
-            .filter(is_left_out)
-            .map(|module| format!("scripts/long-tests leaves out {module}"))
-            .collect(),
-    );
-    let idle = chosen.iter().filter(|part| !asks.iter().any(|module| module.starts_with(**part)));
-    none(idle.map(|part| format!("scripts/long-tests: nothing in {part} has a long form")).collect());
+    let mut faults = Vec::new();
+    for (folder, begin) in [("tests", "set -- "), ("src", "units=")] {
+        let chosen =
+            script.lines().find_map(|line| line.trim().strip_prefix(begin)).expect("a list of tests");
+        let chosen: Vec<&str> = chosen.split_whitespace().collect();
+        let module = |source: &Source| {
+            source.path[folder.len() + 1..].trim_end_matches(".rs").replace('/', "::") + "::"
+        };
+        let asks: Vec<String> = sources(&[folder])
+            .iter()
+            .filter(|source| is_long(&source.code) && source.path != "tests/long.rs")
+            .map(module)
+            .filter(|module| module != SOAK)
+            .collect();
+        let is_left_out = |module: &&String| !chosen.iter().any(|part| module.starts_with(part));
+        let left_out = asks.iter().filter(is_left_out);
+        faults.extend(left_out.map(|module| format!("scripts/long-tests leaves out {module}")));
+        let idle = chosen.iter().filter(|part| !asks.iter().any(|module| module.starts_with(**part)));
+        faults.extend(idle.map(|part| format!("scripts/long-tests: nothing in {part} has a long form")));
+    }
+    none(faults);
 }
 
 #[test]
