@@ -17,6 +17,7 @@ mod engine_state;
 mod failure;
 pub mod footprint;
 pub mod link;
+pub mod behave;
 pub mod navigate;
 pub mod readout;
 mod predict;

@@ -2,6 +2,7 @@
 //! anything else is refused with file, line, key and allowed values.
 
 mod bad;
+mod bad_behaviours;
 mod bad_wires;
 mod barn;
 mod capacity;

@@ -265,6 +265,42 @@ fn a_running_robot_obeys_orders_only_while_it_is_armed() {
     });
 }
 
+#[test]
+fn a_running_robot_behaves_as_it_is_told() {
+    let robot = Robot::start("behaves");
+    let told = robot.ask(&["go", "keep-wall"]);
+    assert_eq!(told.status.code(), Some(0), "{}{}", out(&told), err(&told));
+    let status = robot.once("the behaviour drives", |status| {
+        status["commanded_by"] == "a behaviour" && status["goal"]["state"] == "behaving"
+    });
+    assert_eq!(status["goal"]["behaviour"], "keep-wall", "{status}");
+    assert_eq!(status["behaviours"], serde_json::json!(["keep-wall"]));
+    for (words, expected) in [
+        (&["go", "keep-wall", "--wait", "9s"][..], "a behaviour has no places and no end"),
+        (&["go", "1,1;keep-wall"], "a behaviour cannot be part of a route"),
+        (&["go", "keep-wal"], "'keep-wal' is not a place"),
+    ] {
+        let refused = robot.ask(words);
+        assert_eq!(refused.status.code(), Some(64), "{words:?}: {}", err(&refused));
+        assert!(err(&refused).contains(expected), "{words:?}: {}", err(&refused));
+    }
+    assert_eq!(robot.ask(&["disarm"]).status.code(), Some(0));
+    robot.once("the behaviour is cancelled", |status| status["goal"]["behaviour"].is_null());
+    assert_eq!(robot.ask(&["go", "keep-wall"]).status.code(), Some(75), "it is disarmed");
+}
+
+#[test]
+fn a_run_starts_with_the_behaviour_that_is_named() {
+    let run = ["run", "--board", "barn", "--clock", "sim", "--for", "3s", "--json", "--behaviour"];
+    let goal = &report(&[&run[..], &["keep-wall"]].concat())["goal"];
+    assert_eq!((&goal["behaviour"], &goal["goal"]), (&"keep-wall".into(), &Value::Null), "{goal}");
+    let unknown = output(&[&run[..], &["follow-line"]].concat());
+    assert_eq!(unknown.status.code(), Some(64), "{}", err(&unknown));
+    for words in ["board 'barn' has no behaviour 'follow-line'", "keep-wall"] {
+        assert!(err(&unknown).contains(words), "{}", err(&unknown));
+    }
+}
+
 /// Anything nearer than 0.7 m ahead is remembered as a wall.
 const REMEMBERS_WALLS: &str = r#"
 [[sensor]]

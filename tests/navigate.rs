@@ -4,6 +4,7 @@
 use crate::allocation::allocations_in;
 use crate::long::or_in_full;
 use ganglion::base::command::MAX_MOTORS;
+use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::WorldPlan;
 use ganglion::base::time::{Instant, Span};
 use ganglion::decision::motion::OdometryPose;
@@ -131,7 +132,7 @@ fn a_cycle_of_the_navigator_allocates_nothing() {
     let board = built_in("barn").expect("a board").expect("a sound one").board;
     let task = Task::Go(Route::try_from(vec![[3.0, 0.5]]).expect("a route"));
     let navigator = Navigator::of(&board, Options::default()).expect("a navigator");
-    let (mut stage, _orders) = GoalStage::of(&board, Box::new(navigator), task).expect("it moves");
+    let (mut stage, _orders) = GoalStage::of(&board, Box::new(navigator), task, 1).expect("it moves");
     let mut motors = [0.0; MAX_MOTORS];
     let mut cycle = |number: u64| {
         let at = [number as f64 * 0.002, 0.0];
@@ -139,7 +140,14 @@ fn a_cycle_of_the_navigator_allocates_nothing() {
         let mut ranges = [1.2; MAX_BEAMS];
         ranges[number as usize % MAX_BEAMS] = f32::NAN;
         let slot = Instant::ZERO + Span::from_millis(20).times(number);
-        stage.advance(&NavigationInput { pose, ranges, armed: true }, slot, Some(&mut motors)).state
+        stage
+            .advance(
+                &NavigationInput { pose, ranges, armed: true },
+                &[0.0; MAX_SENSORS],
+                slot,
+                Some(&mut motors),
+            )
+            .state
     };
     assert_eq!(allocations_in(|| (1..500).for_each(|number| _ = cycle(number))), 0);
     assert_ne!(cycle(500), State::Idle);

@@ -18,6 +18,8 @@ pub enum Requester {
     Navigator,
     /// An order to stand still.
     StandOrder,
+    /// A behaviour of the board file.
+    Behaviour,
 }
 
 /// What decided a command. Recordings and digests contain the number of a variant: add new ones at the end.
@@ -39,11 +41,15 @@ pub enum Source {
     AgedNavigator,
     /// An order to stand still.
     StandOrder,
+    /// A fresh request of a behaviour, which replaced that of the field.
+    Behaviour,
+    /// An old request of a behaviour, scaled down according to its age.
+    AgedBehaviour,
 }
 
 impl Source {
     /// Every source.
-    pub const ALL: [Source; 8] = [
+    pub const ALL: [Source; 10] = [
         Source::Still,
         Source::AgedField,
         Source::Field,
@@ -52,6 +58,8 @@ impl Source {
         Source::Navigator,
         Source::AgedNavigator,
         Source::StandOrder,
+        Source::Behaviour,
+        Source::AgedBehaviour,
     ];
 
     /// Whether the robot may have moved: it obeyed a request, or a reflex limited one.
@@ -60,6 +68,7 @@ impl Source {
             Source::Still | Source::Stop => false,
             Source::AgedField | Source::Field | Source::Reflex => true,
             Source::Navigator | Source::AgedNavigator | Source::StandOrder => true,
+            Source::Behaviour | Source::AgedBehaviour => true,
         }
     }
 
@@ -68,10 +77,13 @@ impl Source {
         match (self, requester) {
             (Source::Field, Requester::Navigator) => Source::Navigator,
             (Source::AgedField, Requester::Navigator) => Source::AgedNavigator,
+            (Source::Field, Requester::Behaviour) => Source::Behaviour,
+            (Source::AgedField, Requester::Behaviour) => Source::AgedBehaviour,
             (Source::Field | Source::AgedField, Requester::StandOrder) => Source::StandOrder,
             (Source::Field | Source::AgedField, Requester::Field)
             | (Source::Still | Source::Reflex | Source::Stop, _)
-            | (Source::Navigator | Source::AgedNavigator | Source::StandOrder, _) => self,
+            | (Source::Navigator | Source::AgedNavigator | Source::StandOrder, _)
+            | (Source::Behaviour | Source::AgedBehaviour, _) => self,
         }
     }
 
@@ -86,6 +98,8 @@ impl Source {
             Source::Navigator => "the navigator",
             Source::AgedNavigator => "the navigator's ageing result",
             Source::StandOrder => "the order to stand",
+            Source::Behaviour => "a behaviour",
+            Source::AgedBehaviour => "an ageing result of a behaviour",
         }
     }
 }
@@ -195,6 +209,7 @@ mod tests {
             (Requester::Field, Source::Field, Source::AgedField),
             (Requester::Navigator, Source::Navigator, Source::AgedNavigator),
             (Requester::StandOrder, Source::StandOrder, Source::StandOrder),
+            (Requester::Behaviour, Source::Behaviour, Source::AgedBehaviour),
         ] {
             assert_eq!(Source::Field.requested_by(requester), fresh);
             assert_eq!(Source::AgedField.requested_by(requester), aged);

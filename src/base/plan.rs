@@ -2,6 +2,7 @@
 //! check of the board file (`board`) creates them; every index is in range, and the limits are in order. They
 //! are plain data and values derived directly from it; nothing here opens, drives or decides anything.
 
+mod behaviour;
 mod bus;
 mod cause;
 mod field;
@@ -20,6 +21,9 @@ pub mod edges; // which edges a wheel reaches before a sensor
 pub mod bus_load; // the load on a board's buses
 pub mod lines; // every line and its name
 
+pub use behaviour::{
+    BehaviourPlan, BumpPlace, DecisionFieldPlan, DecisionInput, PeakCurve, Preset, piecewise_linear,
+};
 pub use bus::{
     Access, BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, Line, OwnTime, RailPlan, RecoveryPlan,
     ReservedAddress,
@@ -95,6 +99,10 @@ pub struct Board {
     pub backing: Option<BackingPlan>,
     /// The places of the robot's patrol, metres ahead and to the left of the start; empty: no patrol.
     pub patrol: Vec<[f64; 2]>,
+    /// The decision fields of its behaviours.
+    pub decision_fields: Vec<DecisionFieldPlan>,
+    /// Its behaviours.
+    pub behaviours: Vec<BehaviourPlan>,
     /// The motor commands for each label, for read-outs that choose among labels.
     pub decisions: Vec<Decision>,
     /// The simulated world, for boards on the simulator.

@@ -1,4 +1,5 @@
-//! `go`: sends the running robot somewhere, makes it stand still, or lets its field drive again.
+//! `go`: sends the running robot somewhere, starts a behaviour, makes it stand still, or lets its field drive
+//! again.
 
 use super::arguments;
 use super::control::{Whom, unreachable};
@@ -9,7 +10,6 @@ use crate::base::time::Span;
 use crate::decision::motion::OdometryPose;
 use crate::field::navigate::goals::{FEWEST_OF_PATROL, Place, Route, Task};
 use crate::field::navigate::navigator::can_go;
-use crate::field::worker::STANDING;
 use crate::runtime::control::{self, Ask, GoalStatus, Reply, Status};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
   ganglion go patrol             patrol the places in [patrol] of its board file
   ganglion go wall               just short of where its map has the wall (see 'ganglion status')
   ganglion go 2,1 --wait 60s     wait until it has arrived or given up
+  ganglion go follow-line        a behaviour of its board file (docs/behaviours.md)
   ganglion go stop               stand still, but stay armed
   ganglion go wander             let its field drive again, as before the first order
 
@@ -37,7 +38,7 @@ Exit code 75: refused for now, or with --wait: not there in time, replaced or ca
 robot has given up, or cannot follow the order.")]
 pub struct Args {
     /// X,Y in metres ahead and to the left of the start, 'home', or a name from its map; several with ';'
-    /// between them; or 'patrol', 'stop' or 'wander'
+    /// between them; or a behaviour, 'patrol', 'stop' or 'wander'
     #[arg(value_name = "WHERE", allow_hyphen_values = true)]
     goal: String,
     /// Repeat the places until another order arrives; a place that the robot gives up on is left out in that
@@ -126,12 +127,43 @@ fn task(args: &Args) -> Result<Task, Failure> {
                     let reply = control::ask(socket, Ask::Status);
                     status = Some(reply.map_err(|error| unreachable(socket, &error))?.status);
                 }
+                let behaviours = status.as_ref().map_or(&[][..], |status| &status.behaviours);
+                if behaviours.iter().any(|behaviour| behaviour == name) {
+                    return begin(args, status.as_ref().map_or("", |status| &status.board), behaviours);
+                }
                 status.as_ref().map_or_else(|| Err(nowhere(name)), |status| met(status, name))?
             }
         });
     }
     let route = Route::try_from(places).map_err(Failure::usage)?;
     if args.repeat { patrol(route) } else { Ok(Task::Go(route)) }
+}
+
+/// The behaviour that the command line names.
+fn begin(args: &Args, board: &str, behaviours: &[String]) -> Result<Task, Failure> {
+    let name = args.goal.trim();
+    if args.wait.is_some() || args.repeat {
+        return Err(Failure::usage(
+            "a behaviour has no places and no end, so --repeat and --wait do not apply",
+        ));
+    }
+    if name.contains(';') {
+        return Err(Failure::usage("a behaviour cannot be part of a route"));
+    }
+    let names: Vec<&str> = behaviours.iter().map(String::as_str).collect();
+    behaviour(board, &names, name)
+}
+
+/// The task to behave as `name`, one of the behaviours of `board`.
+pub fn behaviour(board: &str, names: &[&str], name: &str) -> Result<Task, Failure> {
+    let number = names.iter().position(|known| *known == name).and_then(|at| u8::try_from(at).ok());
+    number.map(Task::Behave).ok_or_else(|| {
+        let fix = match names {
+            [] => "state a [[behaviour]] in the board file (docs/behaviours.md)".to_string(),
+            names => format!("the board's behaviours are: {}", names.join(", ")),
+        };
+        Failure::usage(format!("board '{board}' has no behaviour '{name}'")).fix(fix)
+    })
 }
 
 /// The task to patrol the places of `route`.
@@ -225,9 +257,12 @@ pub fn line(goal: &GoalStatus) -> String {
 
 /// The robot's goal and its progress.
 pub fn progress(goal: &GoalStatus) -> String {
-    let GoalStatus { goal: place, left, state, why, .. } = goal;
+    let GoalStatus { goal: place, behaviour, left, state, why, .. } = goal;
+    if let Some(name) = behaviour {
+        return format!("{name}: {}", why.as_deref().unwrap_or("it drives the robot"));
+    }
     let Some([to_x, to_y]) = place else {
-        return if state == STANDING { "none: the robot stands by order" } else { "none" }.to_string();
+        return if state == "standing" { "none: the robot stands by order" } else { "none" }.to_string();
     };
     let why = why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
     let more = if *left > 0 { format!(", {left} more after it") } else { String::new() };
@@ -246,6 +281,7 @@ mod tests {
             order: 1,
             goal: Some([2.0, -1.0]),
             left: 1,
+            behaviour: None,
             state: "given-up".into(),
             why: Some("it is stuck".into()),
             at: [1.0, 0.5],
@@ -275,8 +311,24 @@ mod tests {
     fn a_line_says_that_the_robot_stands_by_order() {
         let idle = GoalStatus { goal: None, left: 0, state: "idle".into(), why: None, ..goal() };
         assert_eq!(progress(&idle), "none");
-        let standing = GoalStatus { state: STANDING.into(), ..idle };
+        let standing = GoalStatus { state: "standing".into(), ..idle };
         assert_eq!(progress(&standing), "none: the robot stands by order");
+    }
+
+    #[test]
+    fn a_line_names_the_behaviour_and_why_it_does_nothing() {
+        let behaviour = Some("follow-line".to_string());
+        let behaving = GoalStatus { goal: None, behaviour, state: "behaving".into(), why: None, ..goal() };
+        assert_eq!(progress(&behaving), "follow-line: it drives the robot");
+        let looking = GoalStatus { why: Some("its sensors show nothing".into()), ..behaving };
+        assert_eq!(progress(&looking), "follow-line: its sensors show nothing");
+    }
+
+    #[test]
+    fn an_unknown_behaviour_is_refused_with_the_known_ones() {
+        assert_eq!(behaviour("sim", &["a", "b"], "b").unwrap(), Task::Behave(1));
+        let refused = behaviour("sim", &["a", "b"], "c").unwrap_err().to_string();
+        assert!(refused.contains("board 'sim' has no behaviour 'c'"), "{refused}");
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::drive::trace::Latency;
 use crate::field::remote::LinkTimes;
 use crate::field::snapshot::SnapshotCounts;
 use crate::field::{DeviceTimes, FieldCounters};
-use crate::runtime::control::{GoalStatus, why_disarmed};
+use crate::runtime::control::{GoalStatus, behaviour_names, why_disarmed};
 use crate::runtime::runner::Ending;
 use crate::runtime::session::{RunHandles, RunOutcome};
 use crate::system::executor::Rest;
@@ -232,8 +232,8 @@ impl RunReport {
             mode: ending.tick.mode().name(),
             goal: summary
                 .goal
-                .filter(|report| report.goal.is_some())
-                .map(|report| GoalStatus::of(&report, summary.requester, ending.tick.engine_state())),
+                .filter(|report| report.goal.is_some() || report.behaviour.is_some())
+                .map(|report| GoalStatus::of(&report, &behaviour_names(board), ending.tick.engine_state())),
             disarmed_by: ending.tick.disarmed().map(why_disarmed),
             reflexes: summary.trips_by_name(),
             level_s: levels.map(|(quality, &slots)| (quality.to_string(), slots as f64 * period_s)).collect(),

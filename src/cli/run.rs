@@ -44,6 +44,7 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --world my-room.toml            the simulated PiCar-X in a world of your own
   ganglion run --world my-room.toml --goal '2,1;0,0'
                                                the robot goes to a place, and back to its start
+  ganglion run --behaviour follow-line         it follows the line on the floor
   ganglion run --snapshot brain.bin            save the brain to a file, resume from it next time
   ganglion run --board picarx-v4-tethered --simulate --tether /tmp/tether.sock
                                                a simulated robot whose brain is remote
@@ -71,6 +72,9 @@ pub struct Args {
     /// With --goal: patrol these places instead of stopping at the last one
     #[arg(long, requires = "goal")]
     pub repeat: bool,
+    /// Start with this behaviour of the board instead, for example follow-line (docs/behaviours.md)
+    #[arg(long, value_name = "NAME", conflicts_with = "goal")]
+    pub behaviour: Option<String>,
     /// How long to run: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::span)]
     pub length: Option<Span>,
@@ -277,8 +281,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
     report.verdict().and(pictured)
 }
 
-/// What the robot does once it is armed: it goes where `--goal` or else the world file says, or wanders.
+/// What the robot does once it is armed: the behaviour of `--behaviour`, or it goes where `--goal` or else
+/// the world file says, or wanders.
 fn task(args: &Args, board: &Board) -> Result<Task, Failure> {
+    if let Some(name) = &args.behaviour {
+        let names: Vec<&str> = board.behaviours.iter().map(|plan| plan.name.as_str()).collect();
+        return go::behaviour(&board.name, &names, name);
+    }
     let world = board.sim.as_ref().and_then(|sim| sim.world.as_ref());
     let Some(route) = args.goal.or_else(|| world.and_then(Route::of_world)) else { return Ok(Task::Wander) };
     go::demand_navigator(board)?;

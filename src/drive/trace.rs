@@ -11,7 +11,7 @@ pub use inputs::{Inputs, READING_TAP, ReadingTap, Taken, reading_tap};
 pub use recorder::{Recorder, latency_histogram, note};
 pub use summary::{Latency, StepDown, Summary};
 
-use crate::base::command::{Command, OnWire, Requester};
+use crate::base::command::{Command, OnWire};
 use crate::base::frame::Frame;
 use crate::base::plan::{Limits, QualityLevel};
 use crate::base::time::{Instant, Span};
@@ -72,9 +72,8 @@ impl FieldTrace {
     /// The record of `result`, collected in `slot`.
     pub fn of(result: &FieldResult, slot: Instant) -> FieldTrace {
         let age = slot.since(result.slot);
-        let FieldResult { response, span, answer, quality, state, times, link, goal, requester, .. } =
-            *result;
-        FieldTrace { response, span, answer, age, quality, state, times, link, goal, requester }
+        let FieldResult { response, span, answer, quality, state, times, link, goal, .. } = *result;
+        FieldTrace { response, span, answer, age, quality, state, times, link, goal }
     }
 }
 
@@ -99,6 +98,4 @@ pub struct FieldTrace {
     pub link: Option<LinkHealth>,
     /// What the robot does about its goal, on a board that has a navigator.
     pub goal: Option<GoalReport>,
-    /// Who made the motor request.
-    pub requester: Requester,
 }

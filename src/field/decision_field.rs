@@ -14,6 +14,8 @@ mod peaks;
 
 pub use peaks::{MOST_PEAKS, Peak};
 
+pub use crate::base::plan::Preset;
+
 use crate::base::seed::{Stream, normal};
 use kernel::Kernel;
 use peaks::Search;
@@ -30,6 +32,17 @@ const TIME_CONSTANT: f32 = 20.0;
 /// Steepness of the sigmoid of all presets, from the same files.
 const STEEPNESS: f32 = 4.0;
 
+/// Euler steps per second in a running robot: the time constant of 20 steps is then 0.1 s.
+const STEPS_PER_SECOND: f64 = 200.0;
+/// Maximum number of steps in a cycle, so that a cycle after a long gap is not late; the field then lags
+/// behind.
+const MOST_STEPS: usize = 16;
+
+/// Number of steps that a running robot computes for a cycle of this length.
+pub fn steps_in(seconds: f64) -> usize {
+    ((seconds * STEPS_PER_SECOND + 0.5) as usize).clamp(1, MOST_STEPS)
+}
+
 /// One axis of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Axis {
@@ -38,17 +51,6 @@ pub struct Axis {
     /// Whether the last site is a neighbour of the first one, as for an angle. Otherwise there is nothing
     /// beyond the ends.
     pub circular: bool,
-}
-
-/// What a field does with its input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Preset {
-    /// Detects: one peak for each strong input, as long as the input lasts.
-    Stabilised,
-    /// Decides: at most one peak, which stays until its input is gone or another is much stronger.
-    Selection,
-    /// Remembers: a peak stays when its input is gone.
-    Memory,
 }
 
 /// How the sites act on each other: normalised Gaussians of distance, and one constant for all.

@@ -100,7 +100,7 @@ impl FieldLink {
         self.counters = FieldCounters { losses, takeovers, retries, link, ..self.counters };
         match result.response {
             Some(response) => {
-                (self.newest, self.requester) = (Some((response, result.slot)), result.requester);
+                (self.newest, self.requester) = (Some((response, result.slot)), result.requester());
             }
             None => self.counters.unanswered += 1,
         }

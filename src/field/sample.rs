@@ -93,6 +93,8 @@ pub fn board(grid: usize) -> Board {
         decisions: vec![decision("go", [0.5, 0.5]), decision("stay", [0.0, 0.0])],
         backing: None,
         patrol: Vec::new(),
+        decision_fields: Vec::new(),
+        behaviours: Vec::new(),
         sim: None,
         motion: None,
     }

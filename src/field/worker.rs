@@ -5,13 +5,12 @@
 use super::brain::{Brain, NoAnswer};
 use super::failover::DeviceCounters;
 use super::navigate::goals::{GoalReport, GoalStage};
-use super::navigate::navigator::State;
 use super::navigate::senses::NavigationInput;
 use super::remote::LinkHealth;
 use super::slices::SliceSchedule;
 use super::snapshot::SnapshotSchedule;
 use super::{Condition, DeviceTimes, EngineState, FieldInput, FieldOutput};
-use crate::base::command::{MAX_MOTORS, Requester};
+use crate::base::command::Requester;
 use crate::base::plan::QualityLevel;
 use crate::base::time::{Clock, Instant, Span};
 use crate::system::executor::Worker;
@@ -56,19 +55,12 @@ pub struct FieldResult {
     pub link: Option<LinkHealth>,
     /// The progress towards the goal, on a board that has a navigator.
     pub goal: Option<GoalReport>,
-    /// Who made the motor request.
-    pub requester: Requester,
 }
 
-/// The state of a robot that obeys an order to stand still, in reports. The navigator has no goal then, so it
-/// calls itself idle, as it does while the field drives.
-pub const STANDING: &str = "standing";
-
-/// The name in reports of what the robot does about its goal: [`STANDING`] or [`State::name`].
-pub const fn goal_state(state: State, requester: Requester) -> &'static str {
-    match requester {
-        Requester::StandOrder => STANDING,
-        Requester::Field | Requester::Navigator => state.name(),
+impl FieldResult {
+    /// Who made the motor request.
+    pub fn requester(&self) -> Requester {
+        self.goal.map_or(Requester::Field, |goal| goal.requester)
     }
 }
 
@@ -96,7 +88,6 @@ impl FieldResult {
         times: None,
         link: None,
         goal: None,
-        requester: Requester::Field,
     };
 }
 
@@ -122,9 +113,6 @@ pub struct FieldWorker {
     slices: SliceSchedule,
     goals: Option<GoalStage>,
 }
-
-/// The value of a motor whose request the navigator does not replace. No request has this value.
-const UNTOUCHED: f32 = f32::INFINITY;
 
 /// How long shutdown waits for a free buffer for the last snapshot: less than the time in which workers must
 /// end.
@@ -181,35 +169,22 @@ impl FieldWorker {
                 None
             }
         };
-        let (goal, requester) = self.navigate(request, response.as_mut());
+        let goal = self.navigate(request, &sensors, response.as_mut());
         let now = clock.now();
         let times = self.brain.engine.condition(now).times.filter(|_| response.is_some());
         let span = now.since(start);
-        let without = self.without_answer(request, now);
-        self.ready = Some(FieldResult { response, span, times, goal, requester, ..without });
+        self.ready = Some(FieldResult { response, span, times, goal, ..self.without_answer(request, now) });
     }
 
-    /// Lets the navigator replace the field's request. Returns its report, and who made the request.
+    /// Lets the navigator or a behaviour replace the field's request.
     fn navigate(
         &mut self,
         request: &FieldRequest,
+        sensors: &[f32],
         response: Option<&mut FieldOutput>,
-    ) -> (Option<GoalReport>, Requester) {
-        let Some((goals, input)) = self.goals.as_mut().zip(request.navigation.as_ref()) else {
-            return (None, Requester::Field);
-        };
-        let mut own = [UNTOUCHED; MAX_MOTORS];
-        let report = goals.advance(input, request.slot, Some(&mut own));
-        let replaces = |motor: &f32| *motor != UNTOUCHED;
-        let requester = match (own.iter().any(replaces), report.goal) {
-            (false, _) => Requester::Field,
-            (true, Some(_)) => Requester::Navigator,
-            (true, None) => Requester::StandOrder,
-        };
-        if let Some(FieldOutput { motors, .. }) = response {
-            motors.iter_mut().zip(own).filter(|(_, own)| replaces(own)).for_each(|(motor, own)| *motor = own);
-        }
-        (Some(report), requester)
+    ) -> Option<GoalReport> {
+        let (goals, input) = (self.goals.as_mut()?, request.navigation.as_ref()?);
+        Some(goals.advance(input, sensors, request.slot, response.map(|response| &mut response.motors)))
     }
 
     fn failed(&mut self, now: Instant) {
@@ -268,7 +243,6 @@ impl FieldWorker {
             times: None,
             link,
             goal: None,
-            requester: Requester::Field,
         }
     }
 

@@ -18,7 +18,7 @@ mod outcome;
 mod server;
 
 pub use client::{ask, ask_near, ask_with_pid, ask_without_map, order, status_with};
-pub use goal::GoalStatus;
+pub use goal::{GoalStatus, behaviour_names};
 pub use measured::{AnswerStatus, GpuStatus, Instruments, LinkStatus, Measured, Observer, Quality};
 pub use outcome::carry_out;
 pub use readings::{CYCLE_BOUNDS_US, CycleTimes, LATENESS_BOUNDS_US, Lateness, MotorStatus, SensorStatus};

@@ -333,7 +333,7 @@ fn outcome(field: &FieldRecord, slot: &Slot) -> Option<FieldResult> {
         Some(answer) => Some(answer.response()?),
         None => None,
     };
-    let FieldRecord { span, took: answer, age, quality, times, link, goal, requester, .. } = *field;
+    let FieldRecord { span, took: answer, age, quality, times, link, goal, .. } = *field;
     Some(FieldResult {
         response,
         slot: slot.slot - age,
@@ -343,7 +343,6 @@ fn outcome(field: &FieldRecord, slot: &Slot) -> Option<FieldResult> {
         times,
         link,
         goal,
-        requester,
         ..FieldResult::EMPTY
     })
 }

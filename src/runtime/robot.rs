@@ -290,7 +290,8 @@ impl Robot {
             Some(Box::new(Navigator::of(board, settings)?) as Box<dyn Driver>)
         };
         let driver = options.driver.or_else(navigator);
-        let (stage, goals) = driver.and_then(|driver| GoalStage::of(board, driver, options.task)).unzip();
+        let (stage, goals) =
+            driver.and_then(|driver| GoalStage::of(board, driver, options.task, options.seed)).unzip();
         let (watched, slices) = clock.is_real().then(NewestSlices::channel).unzip();
         let recorded = recording.as_mut().and_then(RecordSender::slice_tap);
         let readers = SliceSchedule::new(watched.into_iter().chain(recorded).collect());

@@ -17,7 +17,7 @@ use crate::drive::trace::Recorder;
 use crate::hardware::bus::Hardware;
 use crate::runtime::access::{self, AccessError};
 use crate::runtime::control::{
-    self, CONTROL_SOCKET, Instruments, Observer, Room, Server, Sources, Status, why_disarmed,
+    self, CONTROL_SOCKET, Instruments, Observer, Room, Server, Sources, Status, behaviour_names, why_disarmed,
 };
 use crate::runtime::guard::frame::GuardRefusal;
 use crate::runtime::robot::{BuildError, Options, Robot};
@@ -249,6 +249,7 @@ impl Session<'_> {
             recording: self.recording.map(Recording::counts),
             goals: robot.goals.clone(),
             patrol: self.board.patrol.clone(),
+            behaviours: behaviour_names(self.board),
             shape: RobotShape::of(self.board),
             slices: robot.slices.clone(),
         }

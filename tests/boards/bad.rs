@@ -10,7 +10,7 @@ const V4: &str = "picarx-v4";
 /// Replaces the first `old` of board `base` with `new`; expects one fault, at that line, that contains
 /// `words`.
 #[track_caller]
-fn slip(base: &str, old: &str, new: &str, words: &str) {
+pub(super) fn slip(base: &str, old: &str, new: &str, words: &str) {
     elsewhere(base, old, new, old, words);
 }
 

@@ -6,7 +6,7 @@ use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::drive::trace::Record;
 use ganglion::runtime::loop_status::LoopStatusCell;
 use ganglion::runtime::requests::Requests;
-use ganglion::runtime::robot::Robot;
+use ganglion::runtime::robot::{Options, Robot};
 use ganglion::runtime::tick::Tick;
 use ganglion::sim::Plant;
 use ganglion::system::executor::Stepper;
@@ -29,9 +29,13 @@ pub struct Stage {
 
 impl Stage {
     pub fn new(board: &Board, seed: u64, faults: &[&str]) -> Stage {
+        Stage::with(board, options(seed, faults))
+    }
+
+    pub fn with(board: &Board, options: Options) -> Stage {
         let clock = Arc::new(SimClock::new());
         let first = Instant::ZERO + board.period;
-        let robot = Robot::build(board, clock.clone(), first, options(seed, faults)).unwrap();
+        let robot = Robot::build(board, clock.clone(), first, options).unwrap();
         let plant = robot.plant.clone().unwrap();
         let mut stepper = Stepper::new(clock.clone());
         for started in robot.workers {

@@ -1,6 +1,7 @@
 //! The field as configured by a board: which engine, its sizes and parameters, its quality levels and their
 //! budget.
 
+use super::piecewise_linear;
 use crate::base::time::Span;
 
 /// All parameters that an engine is built from.
@@ -173,15 +174,7 @@ pub struct StartCurve {
 impl StartCurve {
     /// The curve's value at `x`: linear between its points, constant outside.
     pub fn at(&self, x: f32) -> f32 {
-        let points = &self.points;
-        match points.iter().position(|point| point[0] > x) {
-            Some(0) => points[0][1],
-            Some(after) => {
-                let ([x0, y0], [x1, y1]) = (points[after - 1], points[after]);
-                y0 + (y1 - y0) * (x - x0) / (x1 - x0)
-            }
-            None => points.last().map_or(0.0, |point| point[1]),
-        }
+        piecewise_linear(&self.points, x)
     }
 }
 

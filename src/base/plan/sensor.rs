@@ -164,6 +164,15 @@ impl Scale {
         };
         (2.0 * share - 1.0).clamp(-1.0, 1.0)
     }
+
+    /// The value whose position on this scale is `on_scale`, -1..=1.
+    pub fn value(&self, on_scale: f32) -> f32 {
+        let share = (on_scale + 1.0) / 2.0;
+        match self.curve {
+            Curve::Linear => self.low + share * (self.high - self.low),
+            Curve::Log => self.low * libm::powf(self.high / self.low, share),
+        }
+    }
 }
 
 /// Where a sensor's value comes from, grouped by how it reaches the robot. A new kind joins its group; the

@@ -2,7 +2,6 @@
 
 use super::model::Owner;
 use crate::base::plan::Cause;
-use crate::field::worker::STANDING;
 use crate::runtime::control::{GoalStatus, Status};
 
 pub(super) const CONFIRM_ARMING: &str =
@@ -30,7 +29,13 @@ pub(super) fn mode(status: &Status) -> String {
 
 /// What an armed robot does. With a goal, the navigator decides, not the field.
 fn armed(goal: Option<&GoalStatus>) -> String {
-    if goal.is_some_and(|goal| goal.state == STANDING) {
+    if let Some((goal, name)) = goal.and_then(|goal| Some((goal, goal.behaviour.as_ref()?))) {
+        return match &goal.why {
+            Some(why) => format!("Armed: {name} moves nothing: {why}."),
+            None => format!("Armed: {name} drives the robot."),
+        };
+    }
+    if goal.is_some_and(|goal| goal.state == "standing") {
         return "Armed: the robot stands by order; 'ganglion go wander' lets the field drive.".to_string();
     }
     let Some((goal, [x, y])) = goal.and_then(|goal| Some((goal, goal.goal?))) else {

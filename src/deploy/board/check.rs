@@ -5,6 +5,7 @@
 //! Each file in `check/` reads one subject and checks its values. This file assembles the board; `relate`
 //! checks across subjects, and `claims` checks which role uses which wire.
 
+mod behaviours;
 mod buses;
 mod chips;
 mod claims;
@@ -73,6 +74,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     let motion = if_written(root.section("motion"), world::motion);
     let backing = if_written(root.section("backing"), world::backing);
     let patrol = if_written(root.section("patrol"), world::patrol);
+    let (decision_fields, behaviours) = behaviours::behaviours(root, &devices).unzip();
     let guard = if_written(root.section("guard"), |section| {
         wires::guard(section, devices.mcu.is_some(), devices.enable.is_some(), period)
     });
@@ -102,6 +104,8 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
         motion: all_or_none(motion)?,
         backing: all_or_none(backing)?,
         patrol: all_or_none(patrol)?.unwrap_or_default(),
+        decision_fields: decision_fields?,
+        behaviours: behaviours?,
         sim: all_or_none(sim)?,
     };
     Some((board, reflex_names))

@@ -13,13 +13,16 @@ use super::report::Report;
 use crate::system::sanitize::nearest;
 
 /// Lists of entries, and the keys that identify an entry of each.
-pub const NAMED: [(&str, &[&str]); 6] = [
+pub const NAMED: [(&str, &[&str]); 9] = [
     ("i2c", &["name"]),
     ("sensor", &["name"]),
     ("motor", &["name"]),
     ("reflex", &["name"]),
     ("decision", &["label"]),
     ("start", &["motor", "sensor"]),
+    ("decision_field", &["name"]),
+    ("decision_input", &["field", "sensor"]),
+    ("behaviour", &["name"]),
 ];
 
 /// Merges `child` over `parent`.

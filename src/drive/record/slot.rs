@@ -2,7 +2,7 @@
 //! bit for bit. The encoding is bincode; times are stored relative to the slot's time, because small numbers
 //! take few bytes.
 
-use crate::base::command::{Command, MAX_MOTORS, OnWire, Requester, Source};
+use crate::base::command::{Command, MAX_MOTORS, OnWire, Source};
 use crate::base::frame::{Frame, Reading, Sample};
 use crate::base::plan::{Limits, QualityLevel};
 use crate::base::time::{Instant, Span};
@@ -98,8 +98,6 @@ pub struct FieldRecord {
     pub link: Option<LinkHealth>,
     /// What the robot does about its goal, on a board that has a navigator.
     pub goal: Option<GoalReport>,
-    /// Who made the motor request.
-    pub requester: Requester,
 }
 
 /// The field's answer. Trailing zeros of the vectors are left out.
@@ -198,8 +196,8 @@ impl FieldRecord {
     fn of(trace: &FieldTrace) -> FieldRecord {
         let state = (trace.state != EngineState::Running).then(|| trace.state.to_string());
         let answer = trace.response.as_ref().map(RecordedAnswer::of);
-        let FieldTrace { span, answer: took, age, quality, times, link, goal, requester, .. } = *trace;
-        FieldRecord { answer, span, took, age, quality, state, times, link, goal, requester }
+        let FieldTrace { span, answer: took, age, quality, times, link, goal, .. } = *trace;
+        FieldRecord { answer, span, took, age, quality, state, times, link, goal }
     }
 }
 

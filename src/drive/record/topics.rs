@@ -6,14 +6,12 @@ use super::facts::Facts;
 use super::scene::{Scene, SceneMessages, SceneMoment};
 use super::slot::Slot;
 use super::topic::Topic;
-use crate::base::command::Requester;
 use crate::base::frame::Health;
 use crate::base::plan::Cause;
 use crate::base::time::{Instant, Span};
 use crate::decision::admit::{REFUSALS, refusal};
 use crate::decision::mode::Mode;
 use crate::field::navigate::goals::GoalReport;
-use crate::field::worker::goal_state;
 use crate::system::rt::ProcessUsage;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -145,11 +143,10 @@ impl Topics {
         if slot.field.is_some() && is_due(&mut self.fielded, slot.slot, FIGURES) {
             put(Topic::Field, serde_json::to_vec(&slot.field.as_ref().map(field)));
         }
-        if let Some((goal, requester)) =
-            slot.field.as_ref().and_then(|field| Some((field.goal?, field.requester)))
+        if let Some(goal) = slot.field.as_ref().and_then(|field| field.goal)
             && is_due(&mut self.drawn, slot.slot, SCENES)
         {
-            let SceneMessages { scene, path } = self.scene(slot, &goal, requester);
+            let SceneMessages { scene, path } = self.scene(slot, &goal);
             put(Topic::Scene, serde_json::to_vec(&scene));
             if let Some(path) = path {
                 put(Topic::Path, serde_json::to_vec(&path));
@@ -159,12 +156,12 @@ impl Topics {
     }
 
     /// The scene at this slot. Without a navigator there is none: such a robot does not know its position.
-    fn scene(&mut self, slot: &Slot, goal: &GoalReport, requester: Requester) -> SceneMessages {
+    fn scene(&mut self, slot: &Slot, goal: &GoalReport) -> SceneMessages {
         let moment = SceneMoment {
             time: slot.slot,
             pose: goal.pose,
             goal: goal.goal,
-            doing: goal.state.why().unwrap_or(goal_state(goal.state, requester)),
+            doing: goal.state.why().unwrap_or(goal.state.name()),
         };
         let sensors = &self.sensors;
         self.scene.messages(moment, |name| {
@@ -270,7 +267,7 @@ fn field(field: &super::slot::FieldRecord) -> FieldMessage {
         queue_us: field.times.map(|times| micros(times.queue)),
         kernels_us: field.times.map(|times| micros(times.kernels)),
         wake_us: field.times.map(|times| micros(times.wake)),
-        goal_state: goal.map(|goal| goal_state(goal.state, field.requester)),
+        goal_state: goal.map(|goal| goal.state.name()),
         goal_why: goal.and_then(|goal| goal.state.why()),
         goal_x: place.map(|[x, _]| x),
         goal_y: place.map(|[_, y]| y),

@@ -122,10 +122,7 @@ impl Recorder {
             summary.answer = answer.or(summary.answer);
             // The end of the run cancels the goal; the outcome reported is the one known before that.
             if record.mode != Mode::Stopped {
-                (summary.goal, summary.requester) = match field.goal {
-                    Some(goal) => (Some(goal), field.requester),
-                    None => (summary.goal, summary.requester),
-                };
+                summary.goal = field.goal.or(summary.goal);
             }
         }
         summary.last = Some(record.clone());

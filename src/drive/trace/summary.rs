@@ -1,7 +1,6 @@
 //! The figures of a run; `cli` turns them into text and JSON.
 
 use super::Record;
-use crate::base::command::Requester;
 use crate::base::plan::{Cause, QUALITY_LEVELS, QualityLevel};
 use crate::base::time::{Instant, Span};
 use crate::field::navigate::goals::GoalReport;
@@ -42,8 +41,6 @@ pub struct Summary {
     pub stepped_down: Option<StepDown>,
     /// What the robot does about its goal, from the newest result of a board that has a navigator.
     pub goal: Option<GoalReport>,
-    /// Who made the motor request in that result.
-    pub requester: Requester,
 }
 
 /// Why the budget lowered the quality of the field.

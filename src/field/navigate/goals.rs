@@ -1,15 +1,16 @@
-//! Carries out orders to go somewhere. This stage runs in the field's worker, between the field's answer and
-//! the motor request. While there is a route, the driver (the navigator, except in studies) drives the robot;
-//! otherwise the field drives it, or the robot stands still. Orders come from other threads and never pass
-//! through the tick.
+//! Carries out orders. This stage runs in the field's worker, between the field's answer and the motor
+//! request. While there is a route, the driver (the navigator, except in studies) drives the robot; otherwise
+//! the field or a behaviour drives it, or the robot stands still. Orders come from other threads and never
+//! pass through the tick.
 
-use super::navigator::{FARTHEST_M, State};
+use super::navigator::{Because, FARTHEST_M, State};
 use super::senses::{NavigationInput, beams};
-use super::{Beam, Driver, Surroundings};
-use crate::base::command::MAX_MOTORS;
+use super::{Beam, Driver, Surroundings, Wish};
+use crate::base::command::{MAX_MOTORS, Requester};
 use crate::base::plan::{Board, WorldPlan};
 use crate::base::time::{Instant, Span};
 use crate::decision::motion::{MotionModel, OdometryPose};
+use crate::field::behave::Behaviours;
 use crate::system::rt::triple_buffer::{Reader, Writer, triple_buffer};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,6 +40,8 @@ pub enum Task {
     /// It goes round these places until another order comes. A place that it gives up on is skipped until the
     /// next round; once it has given up on all of them in a row, it stands still.
     Patrol(Route),
+    /// The behaviour with this number in the board file drives, counted from 0.
+    Behave(u8),
 }
 
 impl Task {
@@ -46,7 +49,15 @@ impl Task {
     pub fn route(&self) -> Option<&Route> {
         match self {
             Task::Go(route) | Task::Patrol(route) => Some(route),
-            Task::Wander | Task::Stand => None,
+            Task::Wander | Task::Stand | Task::Behave(_) => None,
+        }
+    }
+
+    /// Whether only an armed robot accepts it.
+    pub fn moves(&self) -> bool {
+        match self {
+            Task::Go(_) | Task::Patrol(_) | Task::Behave(_) => true,
+            Task::Wander | Task::Stand => false,
         }
     }
 }
@@ -164,6 +175,10 @@ pub struct GoalReport {
     pub left: u8,
     /// What the robot is doing about its goal.
     pub state: State,
+    /// Who made the motor request.
+    pub requester: Requester,
+    /// The number of the behaviour that was ordered.
+    pub behaviour: Option<u8>,
 }
 
 /// How far the robot is on its route.
@@ -200,6 +215,7 @@ impl Progress {
 /// The stage in the field's worker.
 pub struct GoalStage {
     driver: Box<dyn Driver>,
+    behaviours: Behaviours,
     motion: MotionModel,
     beams: Vec<Beam>,
     orders: Reader<Order>,
@@ -211,13 +227,20 @@ pub struct GoalStage {
 
 impl GoalStage {
     /// The stage of `board`, in which `driver` drives, and the sender of its orders. The stage begins with
-    /// `task` once the robot is armed. `None`: the board does not state its motion.
-    pub fn of(board: &Board, driver: Box<dyn Driver>, task: Task) -> Option<(GoalStage, GoalSender)> {
+    /// `task` once the robot is armed; `seed` is that of the behaviours' noise. `None`: the board does not
+    /// state its motion.
+    pub fn of(
+        board: &Board,
+        driver: Box<dyn Driver>,
+        task: Task,
+        seed: u64,
+    ) -> Option<(GoalStage, GoalSender)> {
         let (_, beams) = beams(board);
         let (put, orders) = triple_buffer(Order::default());
         let sender = GoalSender { orders: Arc::new(Mutex::new((0, put))) };
         let stage = GoalStage {
             driver,
+            behaviours: Behaviours::of(board, seed).ok()?,
             motion: MotionModel::of(board)?,
             beams,
             orders,
@@ -230,15 +253,18 @@ impl GoalStage {
     }
 
     /// One cycle: takes in what the sensors saw until `slot` and, unless the field drives, replaces the
-    /// field's commands for the driven and the steering motors in `motors`.
+    /// field's commands for the driven and the steering motors in `motors`. `sensors` are the field's inputs
+    /// on their scales.
     pub fn advance(
         &mut self,
         input: &NavigationInput,
+        sensors: &[f32],
         slot: Instant,
         motors: Option<&mut [f32; MAX_MOTORS]>,
     ) -> GoalReport {
         if let Some(order) = self.orders.take() {
             (self.order, self.progress) = (order, Progress::default());
+            self.behaviours.rest();
         }
         // Arming must not send a robot to a place that was ordered earlier. Only the task with which the
         // robot was started waits for the first arming.
@@ -259,9 +285,19 @@ impl GoalStage {
         });
         // A disarmed robot gets no goal: it may not move, so it would seem to be stuck.
         let wish = self.driver.drive(&around, goal.filter(|_| input.armed));
-        let state = self.driver.state();
+        let (wish, state) = match task {
+            Task::Wander | Task::Go(_) | Task::Patrol(_) => (wish, self.driver.state()),
+            Task::Stand => (Wish::STOP, State::Standing),
+            Task::Behave(number) => self.behave(number.into(), sensors, elapsed),
+        };
         self.progress.go_on(&task, state, slot);
-        if task != Task::Wander
+        let requester = match task {
+            Task::Wander => Requester::Field,
+            Task::Stand => Requester::StandOrder,
+            Task::Go(_) | Task::Patrol(_) => Requester::Navigator,
+            Task::Behave(_) => Requester::Behaviour,
+        };
+        if requester != Requester::Field
             && let Some(motors) = motors
         {
             let commands = self.motion.commands(wish.speed, wish.curvature);
@@ -270,7 +306,21 @@ impl GoalStage {
                 motors[*motor] = commands[*motor];
             }
         }
-        GoalReport { order: number, pose: input.pose, goal, left: left as u8, state }
+        let behaviour = match task {
+            Task::Behave(number) => Some(number),
+            Task::Wander | Task::Stand | Task::Go(_) | Task::Patrol(_) => None,
+        };
+        GoalReport { order: number, pose: input.pose, goal, left: left as u8, state, requester, behaviour }
+    }
+
+    /// One cycle of a behaviour. A robot whose board has no such behaviour stands still.
+    fn behave(&mut self, behaviour: usize, sensors: &[f32], elapsed: Span) -> (Wish, State) {
+        if behaviour >= self.behaviours.count() {
+            return (Wish::STOP, State::Standing);
+        }
+        let request = self.behaviours.advance(behaviour, sensors, elapsed.as_secs_f64());
+        let state = if request.has_peak { State::Behaving } else { State::Looking(Because::NoPeak) };
+        (Wish { speed: request.speed, curvature: request.curvature }, state)
     }
 }
 
@@ -281,6 +331,7 @@ mod tests {
     use super::super::navigator::{Navigator, Options, Reason};
     use super::super::senses::MAX_BEAMS;
     use super::*;
+    use crate::base::frame::MAX_SENSORS;
     use crate::base::plan::Board;
     use crate::deploy::board::built_in;
 
@@ -304,7 +355,7 @@ mod tests {
         fn beginning(name: &str, task: Task) -> Rig {
             let board = board(name);
             let navigator = Navigator::of(&board, Options::default()).expect("it has a navigator");
-            let (stage, orders) = GoalStage::of(&board, Box::new(navigator), task).expect("it moves");
+            let (stage, orders) = GoalStage::of(&board, Box::new(navigator), task, 1).expect("it moves");
             let ranges = [9.0; MAX_BEAMS];
             let input = NavigationInput { pose: OdometryPose::default(), ranges, armed: true };
             Rig { stage, orders, cycle: 0, input }
@@ -313,7 +364,7 @@ mod tests {
         fn advance(&mut self, motors: &mut [f32; MAX_MOTORS]) -> GoalReport {
             self.cycle += 1;
             let slot = Instant::ZERO + Span::from_millis(20).times(self.cycle);
-            self.stage.advance(&self.input, slot, Some(motors))
+            self.stage.advance(&self.input, &[0.0; MAX_SENSORS], slot, Some(motors))
         }
 
         fn cycles(&mut self, count: usize) -> ([f32; MAX_MOTORS], GoalReport) {
@@ -373,13 +424,13 @@ mod tests {
     struct Quick(State);
 
     impl Driver for Quick {
-        fn drive(&mut self, _: &Surroundings, goal: Option<[f64; 2]>) -> super::super::Wish {
+        fn drive(&mut self, _: &Surroundings, goal: Option<[f64; 2]>) -> Wish {
             self.0 = match goal {
                 None => State::Idle,
                 Some([x, _]) if x < 0.0 => State::GivenUp(Reason::NoWay),
                 Some(_) => State::Arrived,
             };
-            super::super::Wish::STOP
+            Wish::STOP
         }
         fn state(&self) -> State {
             self.0

@@ -12,17 +12,13 @@ use super::senses::{MAX_BEAMS, beams};
 use super::{Beam, Body, BodyError, Driver, Surroundings, Wish};
 use crate::base::plan::Board;
 use crate::decision::motion::OdometryPose;
+use crate::field::decision_field::steps_in;
 use serde::{Deserialize, Serialize};
 use steering::{Room, Steering};
 
 /// Largest distance of a goal or a pose from the start along each axis, metres. Dead reckoning is of no use
 /// beyond that.
 pub const FARTHEST_M: f64 = 10_000.0;
-/// Euler steps of the heading field per second: its time constant of 20 steps is then 0.1 s.
-const STEPS_PER_SECOND: f64 = 200.0;
-/// Maximum number of steps in a cycle, so that a cycle after a long gap is not late; the field then lags
-/// behind.
-const MOST_STEPS: usize = 16;
 /// A longer time between two calls counts as this much, seconds.
 const LONGEST: f64 = 0.2;
 /// The robot stops after this long without a fresh reading, seconds. It bridges shorter gaps from memory.
@@ -61,6 +57,10 @@ pub enum State {
     Backing,
     /// It is at its goal.
     Arrived,
+    /// It stands still, as ordered.
+    Standing,
+    /// A behaviour drives it.
+    Behaving,
     /// It has stopped trying until it gets another goal.
     GivenUp(Reason),
 }
@@ -73,6 +73,8 @@ pub enum Because {
     NoWay,
     /// No ranging sensor has given a fresh reading.
     Blind,
+    /// A behaviour's sensors give it nothing to act on: one of its decision fields has no peak.
+    NoPeak,
     /// The pose is not a number, or farther than [`FARTHEST_M`] from the start.
     NoPose,
 }
@@ -102,6 +104,8 @@ impl State {
             State::Looking(_) => "looking",
             State::Backing => "backing",
             State::Arrived => "arrived",
+            State::Standing => "standing",
+            State::Behaving => "behaving",
             State::GivenUp(_) => "given-up",
         }
     }
@@ -111,6 +115,7 @@ impl State {
         Some(match self {
             State::Looking(Because::NoWay) => "no way is open for now",
             State::Looking(Because::Blind) => "no ranging sensor has a fresh reading",
+            State::Looking(Because::NoPeak) => "its sensors show nothing that the behaviour acts on",
             State::Looking(Because::NoPose) => "it does not know where it is",
             State::GivenUp(Reason::NoWay) => "it has looked around and sees no way",
             State::GivenUp(Reason::GoalBlocked) => "something is at the goal or too close to it",
@@ -118,6 +123,7 @@ impl State {
             State::GivenUp(Reason::Stuck) => "it tried and did not get anywhere",
             State::GivenUp(Reason::NoSuchPlace) => "the goal is not a number or is too far away",
             State::Idle | State::Going | State::Backing | State::Arrived => return None,
+            State::Standing | State::Behaving => return None,
         })
     }
 }
@@ -263,9 +269,8 @@ impl Navigator {
         }
         let middle = self.middle(pose);
         self.wave.spread(&self.grid, goal);
-        let steps = ((seconds * STEPS_PER_SECOND + 0.5) as usize).clamp(1, MOST_STEPS);
         let ahead = distance(middle, goal) as f32;
-        let chosen = self.heading.choose(&self.grid, &self.wave, middle, ahead, steps);
+        let chosen = self.heading.choose(&self.grid, &self.wave, middle, ahead, steps_in(seconds));
         if self.blind_for > BLIND_AFTER {
             self.progress = (pose.at, 0.0);
             return self.stop(State::Looking(Because::Blind));

@@ -2,6 +2,7 @@
 //! handed over; how the worker ends.
 
 use super::*;
+use crate::base::command::Requester;
 use crate::base::plan::{Board, EngineKind};
 use crate::base::time::SimClock;
 use crate::decision::fixture::{at, ms};
@@ -11,7 +12,7 @@ use crate::field::Readout;
 use crate::field::brain::Before;
 use crate::field::engine::{Around, Cycle, FieldEngine};
 use crate::field::navigate::goals::{Route, Task};
-use crate::field::navigate::navigator::{Navigator, Options};
+use crate::field::navigate::navigator::{Navigator, Options, State};
 use crate::field::navigate::senses::MAX_BEAMS;
 use crate::field::readout::Origin;
 use crate::field::sample::board as small_board;
@@ -177,7 +178,7 @@ fn worker_has_its_name_and_core_and_ends() {
 fn a_result_says_who_made_the_motor_request() {
     let board = built_in("barn").unwrap().unwrap().board;
     let navigator = Navigator::of(&board, Options::default()).expect("it has a navigator");
-    let (stage, orders) = GoalStage::of(&board, Box::new(navigator), Task::Wander).expect("it moves");
+    let (stage, orders) = GoalStage::of(&board, Box::new(navigator), Task::Wander, 1).expect("it moves");
     let mut rig = Rig::new(&[]);
     rig.worker.goals = Some(stage);
     let input = NavigationInput { pose: OdometryPose::default(), ranges: [9.0; MAX_BEAMS], armed: true };
@@ -188,22 +189,25 @@ fn a_result_says_who_made_the_motor_request() {
         let navigated = rig.request_with(request);
         let field = alone.request_with(FieldRequest { navigation: None, ..request });
         let motors = [&navigated, &field].map(|result| result.response.expect("an answer").motors);
-        (navigated.requester, navigated.goal.expect("a report"), motors)
+        (navigated.requester(), navigated.goal.expect("a report"), motors)
     };
     let (requester, _, [motors, of_field]) = both(1);
     assert_eq!((requester, motors), (Requester::Field, of_field));
     assert_ne!(of_field[..2], [0.0; 2]);
     orders.order(Task::Stand);
     let (requester, report, [motors, of_field]) = both(2);
-    assert_eq!((requester, goal_state(report.state, requester)), (Requester::StandOrder, STANDING));
+    assert_eq!((requester, report.state), (Requester::StandOrder, State::Standing));
     assert_eq!((&motors[..2], &motors[2..]), (&[0.0; 2][..], &of_field[2..]));
     orders.order(Task::Go(Route::try_from(vec![[3.0, 0.0]]).unwrap()));
     let found: Vec<_> = (3..13).map(&mut both).collect();
     assert!(found.iter().all(|(requester, ..)| *requester == Requester::Navigator));
-    let (requester, report, [motors, _]) = found[9];
+    let (_, report, [motors, _]) = found[9];
     assert!(motors[..2].iter().all(|motor| *motor > 0.0), "{motors:?}");
-    assert_eq!(goal_state(report.state, requester), "going");
+    assert_eq!(report.state, State::Going);
+    orders.order(Task::Behave(0));
+    let (requester, report, _) = both(13);
+    assert_eq!((requester, report.behaviour), (Requester::Behaviour, Some(0)));
     orders.order(Task::Wander);
-    let (requester, report, [motors, of_field]) = both(13);
+    let (requester, report, [motors, of_field]) = both(14);
     assert_eq!((requester, motors, report.state), (Requester::Field, of_field, State::Idle));
 }

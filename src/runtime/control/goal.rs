@@ -1,12 +1,11 @@
 //! A running robot's progress towards its goal, and the orders that it receives.
 
 use super::Sources;
-use crate::base::command::Requester;
+use crate::base::plan::Board;
 use crate::decision::mode::Mode;
 use crate::field::EngineState;
 use crate::field::navigate::goals::{GoalReport, Place, Task};
 use crate::field::navigate::navigator::State;
-use crate::field::worker::goal_state;
 use serde::{Deserialize, Serialize};
 
 /// Why a robot whose engine is retired has given up.
@@ -22,8 +21,11 @@ pub struct GoalStatus {
     pub goal: Option<Place>,
     /// Places of the route after `goal`.
     pub left: u8,
-    /// `idle`, `standing`, `going`, `looking`, `backing`, `arrived` or `given-up`. Idle: without an order, so
-    /// the field drives an armed robot. Standing: by order.
+    /// The name of the behaviour that was ordered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behaviour: Option<String>,
+    /// `idle`, `going`, `looking`, `backing`, `arrived`, `given-up`, `standing` or `behaving`. Idle:
+    /// without an order, so the field drives an armed robot. Standing: by order.
     pub state: String,
     /// Why the robot does not go on.
     pub why: Option<String>,
@@ -36,23 +38,29 @@ pub struct GoalStatus {
 impl GoalStatus {
     /// The report in human-readable form. The navigator runs after the field's cycle, so once the engine is
     /// retired, the robot goes nowhere and the report no longer changes: the goal then counts as given up.
-    pub fn of(report: &GoalReport, requester: Requester, engine: EngineState) -> GoalStatus {
-        let GoalReport { order, pose, goal, left, state } = *report;
+    pub fn of(report: &GoalReport, behaviours: &[String], engine: EngineState) -> GoalStatus {
+        let GoalReport { order, pose, goal, left, state, requester: _, behaviour } = *report;
         let is_done = left == 0 && state == State::Arrived || matches!(state, State::GivenUp(_));
-        let (state, why) = match (goal, engine) {
-            (Some(_), EngineState::Retired) if !is_done => ("given-up", Some(NO_ENGINE)),
-            _ => (goal_state(state, requester), state.why()),
+        let (state, why) = match (goal.is_some() || behaviour.is_some(), engine) {
+            (true, EngineState::Retired) if !is_done => ("given-up", Some(NO_ENGINE)),
+            _ => (state.name(), state.why()),
         };
         GoalStatus {
             order,
             goal,
             left,
+            behaviour: behaviour.and_then(|number| behaviours.get(usize::from(number)).cloned()),
             state: state.into(),
             why: why.map(str::to_string),
             at: pose.at,
             heading_deg: pose.heading.to_degrees(),
         }
     }
+}
+
+/// The names of the behaviours of `board`, in the order of the board file.
+pub fn behaviour_names(board: &Board) -> Vec<String> {
+    board.behaviours.iter().map(|plan| plan.name.clone()).collect()
 }
 
 /// Why an order is refused.
@@ -62,6 +70,8 @@ pub(super) enum OrderRefusal {
     NoNavigator,
     /// The robot is not armed; its mode has this code.
     NotArmed(u8),
+    /// The board has no behaviour with this number.
+    NoBehaviour(u8),
     /// The request does not say what to do.
     NoTask,
 }
@@ -78,6 +88,7 @@ impl OrderRefusal {
             OrderRefusal::NotArmed(mode) => {
                 format!("it is {}; arm it first ('ganglion arm')", Mode::name_of(mode))
             }
+            OrderRefusal::NoBehaviour(number) => format!("its board has no behaviour number {number}"),
             OrderRefusal::NoTask => "the request does not say what to do".into(),
         }
     }
@@ -94,7 +105,12 @@ impl Sources {
         let goals = self.goals.as_ref().ok_or(OrderRefusal::NoNavigator)?;
         let task = task.ok_or(OrderRefusal::NoTask)?;
         let status = self.loop_status.load();
-        if task.route().is_some() && !status.is_armed() {
+        if let Task::Behave(number) = task
+            && usize::from(number) >= self.behaviours.len()
+        {
+            return Err(OrderRefusal::NoBehaviour(number));
+        }
+        if task.moves() && !status.is_armed() {
             return Err(OrderRefusal::NotArmed(status.mode));
         }
         Ok(goals.order(task))

@@ -2,7 +2,7 @@
 //! field's newest answer. The non-real-time thread takes them from the recorder; the tick does nothing for
 //! them. Values that the robot does not have or has not measured yet are absent.
 
-use super::goal::GoalStatus;
+use super::goal::{GoalStatus, behaviour_names};
 use super::readings::{CycleTimes, Lateness, MotorStatus, Names, SensorStatus};
 use crate::base::frame::Health;
 use crate::base::plan::{Board, EngineKind, FileSensor, QualityLevel, SensorKind};
@@ -142,6 +142,8 @@ pub struct GpuStatus {
 #[derive(Debug, Default)]
 pub struct Instruments {
     names: Names,
+    /// Names of the behaviours.
+    behaviours: Vec<String>,
     /// Channel and name of each temperature sensor.
     temperatures: Vec<(usize, String)>,
     /// The longest time that a cycle should take.
@@ -175,6 +177,7 @@ impl Instruments {
         };
         Instruments {
             names: Names::of(board),
+            behaviours: behaviour_names(board),
             temperatures: thermometers.map(|(channel, sensor)| (channel, sensor.name.clone())).collect(),
             target: board.budget.target,
             lowest: board.budget.floor,
@@ -234,7 +237,7 @@ impl Instruments {
             answer_us: Latency::of(&recorder.answer),
             release_late_us: Latency::of(&recorder.release_late),
             answer: answer(summary),
-            goal: summary.goal.as_ref().map(|goal| GoalStatus::of(goal, summary.requester, engine_state)),
+            goal: summary.goal.as_ref().map(|goal| GoalStatus::of(goal, &self.behaviours, engine_state)),
             gpu: self.gpu(summary.engine),
             link: self.link(recorder),
             temperatures: self.temperatures(summary),

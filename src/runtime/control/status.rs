@@ -61,6 +61,8 @@ pub struct Sources {
     pub goals: Option<GoalSender>,
     /// The places of the board's patrol.
     pub patrol: Vec<Place>,
+    /// Names of the board's behaviours.
+    pub behaviours: Vec<String>,
     /// Size of the robot, and its range sensors.
     pub shape: RobotShape,
     /// Slices through the field.
@@ -141,6 +143,9 @@ pub struct Status {
     /// The places of the board's patrol: metres ahead and to the left of the start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub patrol: Vec<Place>,
+    /// Names of the board's behaviours, in the order of the board file.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub behaviours: Vec<String>,
     /// Size of the robot, and its range sensors, as the board states them.
     #[serde(default)]
     pub shape: RobotShape,
@@ -247,6 +252,7 @@ impl Sources {
             remark: self.remark.get().cloned(),
             recording: self.recording.as_ref().map(|counts| counts.look()),
             patrol: self.patrol.clone(),
+            behaviours: self.behaviours.clone(),
             shape: self.shape.clone(),
             slices: None,
         }
@@ -369,6 +375,7 @@ impl Sources {
             recording: None,
             goals: None,
             patrol: Vec::new(),
+            behaviours: Vec::new(),
             shape: RobotShape::default(),
             slices: None,
         }

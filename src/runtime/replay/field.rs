@@ -242,7 +242,7 @@ impl FieldReplay {
             (None, None) => self.answers.equal += 1,
             (None, Some(_)) => self.lose(FieldUnknown::NoAnswer(index)),
             (Some(recorded), computed) => {
-                let steered = field.requester != Requester::Field;
+                let steered = field.goal.is_some_and(|goal| goal.requester != Requester::Field);
                 let mut search = Search::in_slot(index);
                 let recorded = recorded.response();
                 search.value("whether the field answered", &recorded.is_some(), &computed.is_some());

@@ -7,7 +7,6 @@ use crate::cli::screen::model::Owner;
 use crate::deploy::board::{built_in, world_from_text};
 use crate::drive::trace::Latency;
 use crate::field::slices::{FieldSlices, SlicesMessage};
-use crate::field::worker::STANDING;
 use crate::memory::map::{MapStatus, NearbyThing};
 use crate::runtime::control::{
     AnswerStatus, BusStatus, GoalStatus, GpuStatus, Lateness, Measured, MotorStatus, Quality, Room,
@@ -172,6 +171,7 @@ fn with_goal(state: &str, why: Option<&str>) -> Status {
         order: 1,
         goal: Some([2.0, 1.0]),
         left: 0,
+        behaviour: None,
         state: state.into(),
         why: why.map(str::to_string),
         at: [0.5, 0.25],
@@ -217,7 +217,7 @@ fn with_a_goal_the_navigator_drives_not_the_field() {
 
 #[test]
 fn a_robot_that_stands_by_order_is_not_said_to_drive() {
-    let mut status = with_goal(STANDING, None);
+    let mut status = with_goal("standing", None);
     status.measured.goal.as_mut().unwrap().goal = None;
     status.measured.commanded_by = Some(Source::StandOrder.text().into());
     let page = page(&model(status), 80, 24);

@@ -61,10 +61,12 @@ impl Goals {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::command::Requester;
     use crate::field::navigate::navigator::{Reason, State};
 
     fn report(pose: OdometryPose, goal: Option<Place>, state: State) -> GoalReport {
-        GoalReport { order: 1, pose, goal, left: 0, state }
+        let requester = Requester::Navigator;
+        GoalReport { order: 1, pose, goal, left: 0, state, requester, behaviour: None }
     }
 
     #[test]

@@ -147,34 +147,45 @@ fn curve(section: &Section<'_>, devices: &Devices) -> Option<StartCurve> {
     let sensor = section.index("sensor", "sensor", &devices.sensor_names);
     let points = section.rows::<2>("points", -1e6..=1e6).required();
     let (motor, at, points) = (motor?, sensor?, points?);
+    let (sensor, scale) = input_of(section, devices, at)?;
+    let points = on_scale(section, &points, scale)?;
+    if let Some([_, command]) = points.iter().find(|p| !(-1.0..=1.0).contains(&p[1])) {
+        section.misfit("points", format!("command {command}; allowed: -1 to 1"));
+        return None;
+    }
+    Some(StartCurve { motor, sensor, points })
+}
+
+/// The index of sensor `at` among the field's inputs, and its scale.
+pub(super) fn input_of(section: &Section<'_>, devices: &Devices, at: usize) -> Option<(usize, Scale)> {
     let plan = devices.sensors.get(at)?.as_ref()?;
     let Some(scale) = plan.input else {
         section.misfit("sensor", format!("`{}` has no `input`: the field does not receive it", plan.name));
         return None;
     };
-    let points = on_scale(section, &points, scale)?;
-    Some(StartCurve { motor, sensor: inputs(&devices.sensors[..at]), points })
+    Some((inputs(&devices.sensors[..at]), scale))
 }
 
-fn on_scale(section: &Section<'_>, points: &[[f64; 2]], scale: Scale) -> Option<Vec<[f32; 2]>> {
+/// Checks that the first coordinates of `points` ascend, and that there are 1 to 32 points.
+pub(super) fn ascending(section: &Section<'_>, points: &[[f64; 2]], what: &str) -> Option<()> {
     if points.is_empty() || points.len() > 32 {
         section.misfit("points", format!("found {} points; allowed: 1 to 32", points.len()));
         return None;
     }
     if let Some(pair) = points.windows(2).find(|pair| pair[0][0] >= pair[1][0]) {
-        section.misfit(
-            "points",
-            format!("sensor values must ascend; {} comes before {}", pair[0][0], pair[1][0]),
-        );
+        let rule = format!("{what} must ascend; {} comes before {}", pair[0][0], pair[1][0]);
+        section.misfit("points", rule);
         return None;
     }
+    Some(())
+}
+
+/// A curve over a sensor's physical value, converted to its scale.
+pub(super) fn on_scale(section: &Section<'_>, points: &[[f64; 2]], scale: Scale) -> Option<Vec<[f32; 2]>> {
+    ascending(section, points, "sensor values")?;
     let (low, high) = (scale.low.min(scale.high), scale.low.max(scale.high));
     if let Some([value, _]) = points.iter().find(|p| !(low..=high).contains(&(p[0] as f32))) {
         section.misfit("points", format!("sensor value {value} is off its scale; allowed: {low} to {high}"));
-        return None;
-    }
-    if let Some([_, command]) = points.iter().find(|p| !(-1.0..=1.0).contains(&p[1])) {
-        section.misfit("points", format!("command {command}; allowed: -1 to 1"));
         return None;
     }
     let mut scaled: Vec<[f32; 2]> = points.iter().map(|p| [scale.apply(p[0] as f32), p[1] as f32]).collect();

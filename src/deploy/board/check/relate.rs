@@ -31,6 +31,7 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     map(board, report);
     backing(board, report);
     patrol(board, report);
+    behaviours(board, report);
     if let Some(core) = board.rt.cpu.filter(|core| board.field.cpus.contains(core)) {
         let rule = format!(
             "core {core} belongs to the control loop (rt.cpu): the field's thread there waits for it"
@@ -144,6 +145,15 @@ fn backing(board: &Board, report: &mut Report) {
     if wants_body && board.motion.is_some_and(|motion| motion.body.is_none()) {
         let rule = "pass_m needs `body` in [motion]: the outline that must not touch an obstacle";
         report.misfit("backing.pass_m", rule.to_string());
+    }
+}
+
+/// Checks that a robot with behaviours can navigate: orders to both come the same way.
+fn behaviours(board: &Board, report: &mut Report) {
+    if !board.behaviours.is_empty() && !can_go(board) {
+        let rule = "a behaviour needs a navigator: state `body` in [motion], and the `beam` of each ranging \
+                    sensor, or remove the behaviour (`remove = true`)";
+        report.misfit("behaviour", rule.to_string());
     }
 }
 

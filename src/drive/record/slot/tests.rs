@@ -1,6 +1,7 @@
 //! Encodes slots and decodes them again; also provides a slot with every part filled in to other tests.
 
 use super::*;
+use crate::base::command::Requester;
 use crate::base::fault::ReadingFault;
 use crate::base::frame::Health;
 use crate::decision::fixture::{at, ms};
@@ -44,8 +45,9 @@ pub fn full(index: u64) -> Slot {
                 goal: Some([2.0, 1.0]),
                 left: 1,
                 state: State::GivenUp(Reason::NoWay),
+                requester: Requester::Navigator,
+                behaviour: None,
             }),
-            requester: Requester::Navigator,
         }),
         mode: Mode::Degraded { since: at(50), why: 4 },
         active: 4,

@@ -1,0 +1,41 @@
+//! Mistakes in the behaviours of a board and in their decision fields.
+
+use super::bad::slip;
+use super::{faults, text_of};
+
+const V4: &str = "picarx-v4";
+
+#[test]
+fn behaviours_need_known_names_and_sound_curves() {
+    slip(
+        V4,
+        "preset = \"memory\"",
+        "preset = \"memry\"",
+        "no preset is named `memry`; did you mean `memory`?",
+    );
+    slip(V4, "span = [-0.1, 0.1]", "span = [0.1, -0.1]", "must ascend; 0.1 comes before -0.1");
+    slip(V4, "at = 0.02\n", "at = 0.2\n", "0.2 is outside the field's span; allowed: -0.1 to 0.1");
+    let far = "points = [[900.0, 16.0], [1300.0, 0.0]]";
+    slip(V4, far, "points = [[900.0, 26.0], [1300.0, 0.0]]", "height 26; allowed: -20 to 20");
+    slip(V4, far, "points = [[900.0, 16.0], [2300.0, 0.0]]", "sensor value 2300 is off its scale");
+    slip(
+        V4,
+        far,
+        "points = [[900.0, 16.0], [800.0, 0.0]]",
+        "sensor values must ascend; 900 comes before 800",
+    );
+    let speed = "[[-0.02, 0.25], [0.0, 0.4], [0.02, 0.25]]";
+    slip(V4, speed, "[[-0.02, 0.25], [0.0, 1.4], [0.02, 0.25]]", "value 1.4; allowed: -1 to 1");
+    slip(V4, speed, "[[-0.02, 0.25], [-0.02, 0.4]]", "positions must ascend; -0.02 comes before -0.02");
+    let line = "speed = { field = \"line\"";
+    slip(V4, line, "speed = { field = \"lime\"", "no decision field is named `lime`; did you mean `line`?");
+    let stop = "name = \"follow-line\"";
+    assert!(
+        faults(&text_of(V4).replacen(stop, "name = \"stop\"", 1))
+            .join("\n")
+            .contains("already uses this name")
+    );
+    let idle = "[[decision_field]]\nname = \"idle\"\npreset = \"memory\"\nspan = [0.0, 1.0]\n\n[[behaviour]]";
+    let faulty = faults(&text_of(V4).replacen("[[behaviour]]", idle, 1)).join("\n");
+    assert!(faulty.contains("decision_field.idle: no [[decision_input]] excites it"), "{faulty}");
+}
