@@ -130,7 +130,7 @@ fn a_decision_stays_when_a_stronger_input_comes() {
 
 #[test]
 fn equal_inputs_with_noise_make_one_decision() {
-    let seeds = or_in_full(60, 200);
+    let seeds = 200;
     let input = on_ring(&[(25.0, 6.0), (75.0, 6.0)]);
     let mut left = 0;
     for seed in 0..seeds {

@@ -193,15 +193,18 @@ fn bar(runs: u64) -> ProgressBar {
 
 fn say_rows(rows: &[Row<'_>], worlds: usize) {
     say!("{worlds} worlds (simulated); {NOT_GAZEBO}");
-    say!("driver            reached  contacts  timeouts  success               time      reversals  score");
+    say!(
+        "driver            reached  contacts  timeouts  success               time      reversals  swings  score"
+    );
     for Row { driver, score, .. } in rows {
         let Score { reached, contacts, timeouts, .. } = score;
         let [success, points] = [score.success, score.score].map(interval);
         let seconds = score.seconds.map_or("-".to_string(), |seconds| format!("{:.1} s", seconds.mean));
-        let reversals = score.reversals.map_or("-".to_string(), |reversals| format!("{:.1}", reversals.mean));
+        let [reversals, swings] = [score.reversals, score.swings]
+            .map(|per_run| per_run.map_or("-".to_string(), |per_run| format!("{:.1}", per_run.mean)));
         say!(
             "{driver:<16}  {reached:>7}  {contacts:>8}  {timeouts:>8}  {success:<20}  {seconds:<8}  {reversals:>9}  \
-             {points}"
+             {swings:>6}  {points}"
         );
     }
     for Row { driver, source, .. } in rows {

@@ -68,11 +68,23 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
     /// Maximum rounds of teaching for each arm
-    #[arg(long, value_name = "N", default_value_t = Syllabus::default().rounds as u8, value_parser = clap::value_parser!(u8).range(1..=50))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=50))]
     rounds: u8,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
+}
+
+/// How each arm is taught: with a short trial after each round, because the drives through the study's own
+/// rooms judge it.
+fn syllabus(threads: usize, rounds: u8) -> Syllabus {
+    let usual = Syllabus::default();
+    Syllabus {
+        threads,
+        rounds: rounds.into(),
+        rooms: Rooms { count: 4, seconds: 60, ..usual.rooms },
+        ..usual
+    }
 }
 
 fn arms() -> impl TypedValueParser<Value = Arm> {
@@ -99,7 +111,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         fields: args.fields.into(),
         quality: args.quality,
         trouble: args.trouble,
-        syllabus: Syllabus { threads, rounds: args.rounds.into(), ..Syllabus::default() },
+        syllabus: syllabus(threads, args.rounds),
     };
     let bar = bar();
     let findings = ablate(&board, &study, &interrupt.flag(), |progress| show(&bar, progress));

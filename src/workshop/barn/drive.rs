@@ -48,6 +48,8 @@ pub struct Run {
     pub driven_m: f64,
     /// How often the robot changed between driving forwards and backwards.
     pub reversals: u64,
+    /// How often it changed between turning to the left and to the right.
+    pub swings: u64,
     /// Why the navigator had given up or was standing still at the end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<&'static str>,
@@ -67,10 +69,17 @@ struct Witness {
     ended: Option<(Outcome, Instant)>,
     backwards: bool,
     reversals: u64,
+    /// Its heading in the last slot, radians, and when that was.
+    heading: Option<(f64, Instant)>,
+    /// The side to which it last turned.
+    left: Option<bool>,
+    swings: u64,
 }
 
 /// Below this speed, metres per second, the direction does not count: a robot at rest jitters.
 const MOVES_M_PER_S: f64 = 0.02;
+/// Below this rate, radians per second, a turn does not count.
+const TURNS_RAD_PER_S: f64 = 0.5;
 
 impl Witness {
     fn see(&mut self, report: &crate::sim::Report) {
@@ -87,6 +96,16 @@ impl Witness {
             self.backwards = !self.backwards;
             self.reversals += 1;
         }
+        if let Some((heading, since)) = self.heading
+            && report.at > since
+        {
+            let rate = (report.pose.heading - heading) / report.at.since(since).as_secs_f64();
+            if rate.abs() > TURNS_RAD_PER_S && self.left != Some(rate > 0.0) {
+                self.swings += u64::from(self.left.is_some());
+                self.left = Some(rate > 0.0);
+            }
+        }
+        self.heading = Some((report.pose.heading, report.at));
         if self.ended.is_none() {
             if report.contacts.all() > 0 {
                 self.ended = Some((Outcome::Contact, report.at));
@@ -117,8 +136,18 @@ pub fn drive(board: &Board, course: &Course, pilot: Pilot) -> Result<Run, BuildE
     let plant = robot.plant.clone().ok_or(BuildError::NoBus { board: board.name.clone() })?;
     let Rules { near_m, limit } = course.rules;
     let path = vec![plan.start];
-    let mut witness =
-        Witness { goal, near_m, path, began: None, ended: None, backwards: false, reversals: 0 };
+    let mut witness = Witness {
+        goal,
+        near_m,
+        path,
+        began: None,
+        ended: None,
+        backwards: false,
+        reversals: 0,
+        heading: None,
+        left: None,
+        swings: 0,
+    };
     let over = AtomicBool::new(false);
     let ending = runner::step(robot, &clock, first + limit, &over, |_| {
         witness.see(&plant.report(clock.now()));
@@ -134,6 +163,7 @@ pub fn drive(board: &Board, course: &Course, pilot: Pilot) -> Result<Run, BuildE
         shortest_m: course.path_m,
         driven_m: report.distance_m,
         reversals: witness.reversals,
+        swings: witness.swings,
         why: ending.recorder.summary().goal.and_then(|goal| goal.state.why()),
         digest: ending.recorder.digest(),
         path: witness.path,

@@ -27,6 +27,8 @@ pub struct Score {
     pub score_own_speed: Option<Interval>,
     /// Reversals of direction per run.
     pub reversals: Option<Interval>,
+    /// How often per run it changed between turning to the left and to the right.
+    pub swings: Option<Interval>,
 }
 
 impl Score {
@@ -44,6 +46,7 @@ impl Score {
             score: over(&|run| score(run, BENCHMARK_SPEED)),
             score_own_speed: over(&|run| score(run, full_speed)),
             reversals: over(&|run| run.reversals as f64),
+            swings: over(&|run| run.swings as f64),
         }
     }
 }
@@ -69,6 +72,7 @@ mod tests {
             shortest_m: 10.0,
             driven_m: 10.0,
             reversals: 1,
+            swings: 1,
             why: None,
             digest: String::new(),
             path: Vec::new(),

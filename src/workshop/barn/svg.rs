@@ -76,6 +76,7 @@ mod tests {
             shortest_m: 10.0,
             driven_m: 1.0,
             reversals: 0,
+            swings: 0,
             why: None,
             digest: String::new(),
             path: vec![[6.0, 6.0], [6.0, 7.0]],

@@ -22,10 +22,6 @@ const LEAVING: f32 = 0.3;
 const TIGHT: f32 = 2.0;
 /// With at least this much room an arc has no such cost, metres: two lengths of a small car.
 const ENOUGH: f32 = 0.5;
-/// Cost of changing the side of a sharp turn, so that two equally good sides do not alternate.
-const OTHER_SIDE: f32 = 0.3;
-/// A turn with more than this share of the sharpest curvature is sharp.
-const SHARP: f32 = 0.2;
 
 /// The arc that the car takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,13 +50,12 @@ impl Arcs {
 
     /// The best arc towards a direction that is `off` radians from the heading of a car with this turning
     /// radius in metres. `wanted` is the curvature that it would take without obstacles, as a share of the
-    /// sharpest; `side` the side of its last sharp turn, or 0.
-    pub(super) fn best(&self, off: f32, wanted: f32, side: f32, radius: f32) -> Arc {
+    /// sharpest.
+    pub(super) fn best(&self, off: f32, wanted: f32, radius: f32) -> Arc {
         let arcs = SHARES.iter().zip(self.rooms).map(|(share, room)| {
             let arc = Arc { share: *share, room, off: off_after(off, share / radius, room) };
             let tight = TIGHT * (1.0 - room / ENOUGH).max(0.0);
-            let changes_side = if share * side < 0.0 { OTHER_SIDE } else { 0.0 };
-            (arc, arc.off + LEAVING * (share - wanted).abs() + tight + changes_side)
+            (arc, arc.off + LEAVING * (share - wanted).abs() + tight)
         });
         let best = arcs.min_by(|(_, a), (_, b)| a.total_cmp(b));
         let (arc, _) = best.expect("there are arcs");
@@ -68,13 +63,6 @@ impl Arcs {
         let away = (arc.share - wanted).abs();
         let is_nearest = SHARES.iter().all(|share| (share - wanted).abs() >= away);
         Arc { share: if is_nearest { wanted } else { arc.share }, ..arc }
-    }
-}
-
-impl Arc {
-    /// The side to which it turns sharply, 1 to the left and -1 to the right; 0: it does not.
-    pub(super) fn side(&self) -> f32 {
-        if self.share.abs() > SHARP { self.share.signum() } else { 0.0 }
     }
 }
 
@@ -133,7 +121,7 @@ mod tests {
     fn without_obstacles_a_car_takes_the_wanted_curvature() {
         let free = arcs(&[]);
         for (off, wanted) in [(0.1, 0.2), (-0.4, -0.8), (2.5, 1.0)] {
-            let arc = free.best(off, wanted, 0.0, CAR.turning_radius);
+            let arc = free.best(off, wanted, CAR.turning_radius);
             assert_eq!((arc.share, arc.off), (wanted, 0.0));
         }
     }
@@ -142,10 +130,10 @@ mod tests {
     fn a_car_turns_the_long_way_if_the_short_one_is_closed() {
         let (off, radius) = (2.6, CAR.turning_radius);
         let left = arcs(&[(0.9, 0.45), (1.2, 0.45)]);
-        let arc = left.best(off, 1.0, 0.0, radius);
-        assert!(arc.share < -SHARP && arc.off < 0.3 && arc.side() == -1.0, "{arc:?}");
-        let open = arcs(&[]).best(off, 1.0, 0.0, radius);
-        assert!(open.share > SHARP, "{open:?}");
+        let arc = left.best(off, 1.0, radius);
+        assert!(arc.share < -0.2 && arc.off < 0.3, "{arc:?}");
+        let open = arcs(&[]).best(off, 1.0, radius);
+        assert!(open.share > 0.2, "{open:?}");
     }
 
     #[test]

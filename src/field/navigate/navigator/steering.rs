@@ -125,13 +125,11 @@ impl Room {
     }
 }
 
-/// Whether the robot drives forwards or backwards, since when, and to which side it turns.
+/// Whether the robot drives forwards or backwards, and since when.
 #[derive(Clone, Debug)]
 pub(super) struct Steering {
     body: Body,
     backs: bool,
-    /// The side to which it turns sharply, to the left if positive.
-    side: f32,
     turns_on_spot: bool,
     /// Seconds since it last changed between forwards and backwards.
     since: f64,
@@ -139,7 +137,7 @@ pub(super) struct Steering {
 
 impl Steering {
     pub(super) fn new(body: &Body) -> Steering {
-        Steering { body: *body, backs: false, side: 0.0, turns_on_spot: false, since: FORWARDS_FOR }
+        Steering { body: *body, backs: false, turns_on_spot: false, since: FORWARDS_FOR }
     }
 
     /// Begins anew, driving forwards.
@@ -171,7 +169,7 @@ impl Steering {
     fn by_arc(&mut self, off: f32, room: &Room) -> Wish {
         let radius = self.radius();
         let wanted = (GAIN as f32 * off).clamp(-1.0, 1.0);
-        let arc = room.arcs.best(off, wanted, self.side, radius);
+        let arc = room.arcs.best(off, wanted, radius);
         let change = if self.backs {
             let goes_on = arc.off < NEAR_ENOUGH && arc.room > ROOM_AGAIN;
             goes_on || room.behind < NO_ROOM || self.since > BACKS_FOR
@@ -187,7 +185,6 @@ impl Steering {
             let speed = BACKING.min(BACKING_SPEED / self.body.full_speed);
             return Wish { speed: -speed, curvature: -wanted / radius };
         }
-        self.side = arc.side();
         // An obstacle straight ahead is not in the way of a sharp turn.
         let ahead = if arc.share.abs() < STRAIGHT { arc.room.min(room.ahead) } else { arc.room };
         forwards(ahead, off, arc.share / radius, self.body.full_speed)
