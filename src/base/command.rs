@@ -99,7 +99,7 @@ impl Source {
             Source::AgedNavigator => "the navigator's ageing result",
             Source::StandOrder => "the order to stand",
             Source::Behaviour => "a behaviour",
-            Source::AgedBehaviour => "an ageing result of a behaviour",
+            Source::AgedBehaviour => "a behaviour's ageing result",
         }
     }
 }

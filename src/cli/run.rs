@@ -44,7 +44,8 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --world my-room.toml            the simulated PiCar-X in a world of your own
   ganglion run --world my-room.toml --goal '2,1;0,0'
                                                the robot goes to a place, and back to its start
-  ganglion run --behaviour follow-line         it follows the line on the floor
+  ganglion run --world track.toml --behaviour follow-line
+                                               it follows the line on the floor
   ganglion run --snapshot brain.bin            save the brain to a file, resume from it next time
   ganglion run --board picarx-v4-tethered --simulate --tether /tmp/tether.sock
                                                a simulated robot whose brain is remote

@@ -2,7 +2,7 @@
 //! `docs/behaviours.md` describes them. A cycle computes only the fields of the current behaviour, and
 //! allocates nothing.
 
-use super::decision_field::{Axis, DecisionField, DecisionFieldError, Peak, Settings, steps_in};
+use super::decision_field::{Axis, DecisionField, Peak, Settings, steps_in};
 use crate::base::plan::{
     BehaviourPlan, Board, BumpPlace, DecisionFieldPlan, DecisionInput, PeakCurve, piecewise_linear,
 };
@@ -27,11 +27,11 @@ pub struct BehaviourRequest {
 
 impl Behaviours {
     /// The behaviours of `board`, with all fields at rest; `seed` is that of their noise.
-    pub fn of(board: &Board, seed: u64) -> Result<Behaviours, DecisionFieldError> {
+    pub fn of(board: &Board, seed: u64) -> Behaviours {
         let seeds = (0..).map(|field: u64| seed.wrapping_add(field));
         let fields = board.decision_fields.iter().zip(seeds);
-        let fields = fields.map(|(plan, seed)| SensedField::new(plan, seed)).collect::<Result<_, _>>()?;
-        Ok(Behaviours { fields, plans: board.behaviours.clone() })
+        let fields = fields.map(|(plan, seed)| SensedField::new(plan, seed)).collect();
+        Behaviours { fields, plans: board.behaviours.clone() }
     }
 
     /// Number of behaviours.
@@ -73,19 +73,23 @@ struct SensedField {
 }
 
 impl SensedField {
-    fn new(plan: &DecisionFieldPlan, seed: u64) -> Result<SensedField, DecisionFieldError> {
+    fn new(plan: &DecisionFieldPlan, seed: u64) -> SensedField {
         let axis = Axis { sites: plan.sites, circular: plan.circular };
         let settings = Settings { noise: plan.noise, seed, ..Settings::preset(plan.preset, &[axis]) };
-        let field = DecisionField::new(settings)?;
-        Ok(SensedField { plan: plan.clone(), field, input: vec![0.0; plan.sites] })
+        let field = DecisionField::new(settings).expect("the board's check allows only valid settings");
+        SensedField { plan: plan.clone(), field, input: vec![0.0; plan.sites] }
     }
 
-    /// Takes in the sensors. Returns the position of the highest peak, in the unit of the axis.
+    /// Takes in the sensors; a value that is not a number excites nothing. Returns the position of the
+    /// highest peak, in the unit of the axis.
     fn advance(&mut self, sensors: &[f32], seconds: f64) -> Option<f32> {
         self.input.fill(0.0);
         let (spacing, first) = (self.plan.spacing(), self.plan.span[0]);
         for input in &self.plan.inputs {
             let value = sensors[input.sensor];
+            if !value.is_finite() {
+                continue;
+            }
             let at = match input.at {
                 BumpPlace::Fixed(at) => at,
                 BumpPlace::Measured(scale) => scale.value(value),
@@ -140,7 +144,7 @@ mod tests {
             noise: 0.0,
             inputs,
         };
-        SensedField::new(&plan, 0).expect("a sound plan")
+        SensedField::new(&plan, 0)
     }
 
     fn settle(field: &mut SensedField, value: f32) -> Option<f32> {
@@ -168,9 +172,17 @@ mod tests {
     }
 
     #[test]
+    fn a_value_that_is_not_a_number_excites_nothing() {
+        let mut field = field(BumpPlace::Measured(SCALE), false);
+        let before = settle(&mut field, 0.4);
+        assert_eq!(settle(&mut field, f32::NAN), None, "the peak decays");
+        assert_eq!(settle(&mut field, 0.4), before, "and the field works again");
+    }
+
+    #[test]
     fn without_a_peak_the_curves_rest() {
         let board = crate::deploy::board::built_in("barn").unwrap().unwrap().board;
-        let mut behaviours = Behaviours::of(&board, 1).expect("sound fields");
+        let mut behaviours = Behaviours::of(&board, 1);
         let far = vec![1.0; board.field.shape.sensors];
         let request = (0..50).map(|_| behaviours.advance(0, &far, 0.02)).last().expect("a request");
         let BehaviourPlan { speed, curvature, .. } = &board.behaviours[0];

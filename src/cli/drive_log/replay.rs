@@ -125,7 +125,8 @@ impl FieldReport {
         }
         if *steered > 0 {
             say!(
-                "{steered} of the answers were compared without motors: a goal or an order to stand decided them"
+                "{steered} of the answers were compared without motors: a goal, a behaviour or an order to stand \
+                 decided them"
             );
         }
         self.unknown.iter().for_each(|why| say!("Later answers were not computed: {why}"));

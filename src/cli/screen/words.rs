@@ -31,7 +31,7 @@ pub(super) fn mode(status: &Status) -> String {
 fn armed(goal: Option<&GoalStatus>) -> String {
     if let Some((goal, name)) = goal.and_then(|goal| Some((goal, goal.behaviour.as_ref()?))) {
         return match &goal.why {
-            Some(why) => format!("Armed: {name} moves nothing: {why}."),
+            Some(why) => format!("Armed, {name}: {why}."),
             None => format!("Armed: {name} drives the robot."),
         };
     }

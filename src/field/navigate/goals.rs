@@ -240,7 +240,7 @@ impl GoalStage {
         let sender = GoalSender { orders: Arc::new(Mutex::new((0, put))) };
         let stage = GoalStage {
             driver,
-            behaviours: Behaviours::of(board, seed).ok()?,
+            behaviours: Behaviours::of(board, seed),
             motion: MotionModel::of(board)?,
             beams,
             orders,
