@@ -16,6 +16,7 @@ use std::sync::atomic::AtomicBool;
 mod behaviours; // other tables, other behaviours
 mod backing; // backtracking, and turning away
 mod dropout; // a short loss of a sensor neither misleads the field nor delays a reflex
+mod goals; // goals do not override reflexes
 mod edge; // an edge that stopped the car is not forgotten
 mod open; // no echo in open space is a valid reading, a dead sonar is a lost sensor
 mod rehearsal; // boards of real robots drive here

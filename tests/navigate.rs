@@ -9,7 +9,7 @@ use ganglion::base::plan::WorldPlan;
 use ganglion::base::time::{Instant, Span};
 use ganglion::decision::motion::OdometryPose;
 use ganglion::deploy::board::built_in;
-use ganglion::field::navigate::goals::{GoalStage, Route, Task};
+use ganglion::field::navigate::goals::{FieldAnswer, GoalStage, Route, Task};
 use ganglion::field::navigate::navigator::{Because, Navigator, Options, State};
 use ganglion::field::navigate::senses::{MAX_BEAMS, NavigationInput, beams};
 use ganglion::field::navigate::{Body, Driver, Surroundings, Wish};
@@ -135,6 +135,20 @@ fn a_car_with_one_sonar_reaches_goals_in_rooms() {
     assert!(count(&found, Outcome::Reached) >= or_in_full(11, 90), "{found:?}");
 }
 
+/// The car faces the end of an alley in which it cannot turn around; its goal is behind it.
+#[test]
+fn the_car_backs_out_of_an_alley_too_narrow_to_turn() {
+    let alley = |half: f64| {
+        let mut world = room([3.0, 3.6], 0.0, [3.0, 1.0]);
+        let [left, right] = [3.0 - half, 3.0 + half];
+        world.walls = vec![[left, 2.4, left, 4.0], [right, 2.4, right, 4.0], [left, 4.0, right, 4.0]];
+        world
+    };
+    let found = runs("barn-car", Pilot::Navigator, vec![alley(0.3), alley(0.35), alley(0.4)]);
+    assert_eq!(count(&found, Outcome::Reached), found.len(), "{found:?}");
+    assert!(found.iter().all(|run| run.reversals > 0), "{found:?}");
+}
+
 #[test]
 fn a_goal_behind_a_wall_is_given_up() {
     let mut wall = room([3.0, 2.0], 0.0, [3.0, 5.5]);
@@ -168,9 +182,16 @@ fn a_robot_without_readings_stops_until_it_has_some() {
 }
 
 #[test]
-fn a_cycle_of_the_navigator_allocates_nothing() {
+fn a_cycle_with_an_order_allocates_nothing() {
+    let route = Route::try_from(vec![[3.0, 0.5]]).expect("a route");
+    for task in [Task::Go(route), Task::Behave(0)] {
+        assert_eq!(allocations_with(task), 0, "{task:?}");
+    }
+}
+
+/// Allocations in 499 cycles with this order.
+fn allocations_with(task: Task) -> u64 {
     let board = built_in("barn").expect("a board").expect("a sound one").board;
-    let task = Task::Go(Route::try_from(vec![[3.0, 0.5]]).expect("a route"));
     let navigator = Navigator::of(&board, Options::default()).expect("a navigator");
     let (mut stage, _orders) = GoalStage::of(&board, Box::new(navigator), task, 1).expect("it moves");
     let mut motors = [0.0; MAX_MOTORS];
@@ -180,15 +201,11 @@ fn a_cycle_of_the_navigator_allocates_nothing() {
         let mut ranges = [1.2; MAX_BEAMS];
         ranges[number as usize % MAX_BEAMS] = f32::NAN;
         let slot = Instant::ZERO + Span::from_millis(20).times(number);
-        stage
-            .advance(
-                &NavigationInput { pose, ranges, armed: true },
-                &[0.0; MAX_SENSORS],
-                slot,
-                Some(&mut motors),
-            )
-            .state
+        let answer = FieldAnswer { sensors: &[-0.5; MAX_SENSORS], motors: &mut motors };
+        stage.advance(&NavigationInput { pose, ranges, armed: true }, slot, Some(answer)).state
     };
-    assert_eq!(allocations_in(|| (1..500).for_each(|number| _ = cycle(number))), 0);
-    assert_ne!(cycle(500), State::Idle);
+    let allocations = allocations_in(|| (1..500).for_each(|number| _ = cycle(number)));
+    let is_active = !matches!(cycle(500), State::Idle | State::Standing);
+    assert!(is_active, "{task:?} was not carried out");
+    allocations
 }

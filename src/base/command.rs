@@ -18,8 +18,18 @@ pub enum Requester {
     Navigator,
     /// An order to stand still.
     StandOrder,
-    /// A behaviour of the board file.
-    Behaviour,
+    /// The behaviour with this number in the board file.
+    Behaviour(u8),
+}
+
+impl Requester {
+    /// The number of the behaviour.
+    pub fn behaviour(self) -> Option<u8> {
+        match self {
+            Requester::Behaviour(number) => Some(number),
+            Requester::Field | Requester::Navigator | Requester::StandOrder => None,
+        }
+    }
 }
 
 /// What decided a command. Recordings and digests contain the number of a variant: add new ones at the end.
@@ -77,8 +87,8 @@ impl Source {
         match (self, requester) {
             (Source::Field, Requester::Navigator) => Source::Navigator,
             (Source::AgedField, Requester::Navigator) => Source::AgedNavigator,
-            (Source::Field, Requester::Behaviour) => Source::Behaviour,
-            (Source::AgedField, Requester::Behaviour) => Source::AgedBehaviour,
+            (Source::Field, Requester::Behaviour(_)) => Source::Behaviour,
+            (Source::AgedField, Requester::Behaviour(_)) => Source::AgedBehaviour,
             (Source::Field | Source::AgedField, Requester::StandOrder) => Source::StandOrder,
             (Source::Field | Source::AgedField, Requester::Field)
             | (Source::Still | Source::Reflex | Source::Stop, _)
@@ -209,7 +219,7 @@ mod tests {
             (Requester::Field, Source::Field, Source::AgedField),
             (Requester::Navigator, Source::Navigator, Source::AgedNavigator),
             (Requester::StandOrder, Source::StandOrder, Source::StandOrder),
-            (Requester::Behaviour, Source::Behaviour, Source::AgedBehaviour),
+            (Requester::Behaviour(2), Source::Behaviour, Source::AgedBehaviour),
         ] {
             assert_eq!(Source::Field.requested_by(requester), fresh);
             assert_eq!(Source::AgedField.requested_by(requester), aged);

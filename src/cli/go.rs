@@ -150,13 +150,12 @@ fn begin(args: &Args, board: &str, behaviours: &[String]) -> Result<Task, Failur
     if name.contains(';') {
         return Err(Failure::usage("a behaviour cannot be part of a route"));
     }
-    let names: Vec<&str> = behaviours.iter().map(String::as_str).collect();
-    behaviour(board, &names, name)
+    behaviour(board, behaviours, name)
 }
 
 /// The task to behave as `name`, one of the behaviours of `board`.
-pub fn behaviour(board: &str, names: &[&str], name: &str) -> Result<Task, Failure> {
-    let number = names.iter().position(|known| *known == name).and_then(|at| u8::try_from(at).ok());
+pub fn behaviour(board: &str, names: &[String], name: &str) -> Result<Task, Failure> {
+    let number = names.iter().position(|known| known == name).and_then(|at| u8::try_from(at).ok());
     number.map(Task::Behave).ok_or_else(|| {
         let fix = match names {
             [] => "state a [[behaviour]] in the board file (docs/behaviours.md)".to_string(),
@@ -326,8 +325,9 @@ mod tests {
 
     #[test]
     fn an_unknown_behaviour_is_refused_with_the_known_ones() {
-        assert_eq!(behaviour("sim", &["a", "b"], "b").unwrap(), Task::Behave(1));
-        let refused = behaviour("sim", &["a", "b"], "c").unwrap_err().to_string();
+        let names = ["a", "b"].map(str::to_string);
+        assert_eq!(behaviour("sim", &names, "b").unwrap(), Task::Behave(1));
+        let refused = behaviour("sim", &names, "c").unwrap_err().to_string();
         assert!(refused.contains("board 'sim' has no behaviour 'c'"), "{refused}");
     }
 

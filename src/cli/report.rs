@@ -232,7 +232,7 @@ impl RunReport {
             mode: ending.tick.mode().name(),
             goal: summary
                 .goal
-                .filter(|report| report.goal.is_some() || report.behaviour.is_some())
+                .filter(|report| report.goal.is_some() || report.requester.behaviour().is_some())
                 .map(|report| GoalStatus::of(&report, &behaviour_names(board), ending.tick.engine_state())),
             disarmed_by: ending.tick.disarmed().map(why_disarmed),
             reflexes: summary.trips_by_name(),

@@ -19,6 +19,7 @@ use crate::field::navigate::goals::{Route, Task};
 use crate::field::remote::local::TETHER_SOCKET;
 use crate::field::remote::{SocketHop, Tether};
 use crate::field::snapshot::{ExistingSnapshot, Snapshot, SnapshotError, UsableSnapshot, previous_of};
+use crate::runtime::control::behaviour_names;
 use crate::runtime::robot::{Options, SnapshotPlan};
 use crate::runtime::session::{self, Session};
 use crate::sim::Fault;
@@ -286,8 +287,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 /// the world file says, or wanders.
 fn task(args: &Args, board: &Board) -> Result<Task, Failure> {
     if let Some(name) = &args.behaviour {
-        let names: Vec<&str> = board.behaviours.iter().map(|plan| plan.name.as_str()).collect();
-        return go::behaviour(&board.name, &names, name);
+        return go::behaviour(&board.name, &behaviour_names(board), name);
     }
     let world = board.sim.as_ref().and_then(|sim| sim.world.as_ref());
     let Some(route) = args.goal.or_else(|| world.and_then(Route::of_world)) else { return Ok(Task::Wander) };

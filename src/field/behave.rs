@@ -2,7 +2,7 @@
 //! `docs/behaviours.md` describes them. A cycle computes only the fields of the current behaviour, and
 //! allocates nothing.
 
-use super::decision_field::{Axis, DecisionField, Peak, Settings, steps_in};
+use super::decision_field::{Axis, DecisionField, Settings, steps_in};
 use crate::base::plan::{
     BehaviourPlan, Board, BumpPlace, DecisionFieldPlan, DecisionInput, PeakCurve, piecewise_linear,
 };
@@ -44,8 +44,8 @@ impl Behaviours {
         self.fields.iter_mut().for_each(|field| field.field.rest());
     }
 
-    /// One cycle of a behaviour; `sensors` are the field's inputs on their scales, and the last cycle was
-    /// `seconds` ago. Panics if the board has no behaviour with this index.
+    /// One cycle of a behaviour; `sensors` are the field's inputs on their scales, all finite; the last cycle
+    /// was `seconds` ago. Panics if the board has no behaviour with this index.
     pub fn advance(&mut self, behaviour: usize, sensors: &[f32], seconds: f64) -> BehaviourRequest {
         let BehaviourPlan { speed, curvature, .. } = &self.plans[behaviour];
         let at_speed = self.fields[speed.field].advance(sensors, seconds);
@@ -70,26 +70,28 @@ struct SensedField {
     plan: DecisionFieldPlan,
     field: DecisionField,
     input: Vec<f32>,
+    /// Seconds since an input was last strong enough to form a peak.
+    unexcited: f64,
 }
+
+/// An input above this forms a peak in each of the presets' fields.
+const FORMS_PEAK: f32 = 4.45;
 
 impl SensedField {
     fn new(plan: &DecisionFieldPlan, seed: u64) -> SensedField {
         let axis = Axis { sites: plan.sites, circular: plan.circular };
         let settings = Settings { noise: plan.noise, seed, ..Settings::preset(plan.preset, &[axis]) };
         let field = DecisionField::new(settings).expect("the board's check allows only valid settings");
-        SensedField { plan: plan.clone(), field, input: vec![0.0; plan.sites] }
+        SensedField { plan: plan.clone(), field, input: vec![0.0; plan.sites], unexcited: 0.0 }
     }
 
-    /// Takes in the sensors; a value that is not a number excites nothing. Returns the position of the
-    /// highest peak, in the unit of the axis.
+    /// Takes in the sensors, whose values are finite. Returns the position of the highest peak, in the unit
+    /// of the axis.
     fn advance(&mut self, sensors: &[f32], seconds: f64) -> Option<f32> {
         self.input.fill(0.0);
         let (spacing, first) = (self.plan.spacing(), self.plan.span[0]);
         for input in &self.plan.inputs {
             let value = sensors[input.sensor];
-            if !value.is_finite() {
-                continue;
-            }
             let at = match input.at {
                 BumpPlace::Fixed(at) => at,
                 BumpPlace::Measured(scale) => scale.value(value),
@@ -106,8 +108,17 @@ impl SensedField {
         for _ in 0..steps_in(seconds) {
             self.field.step(&self.input);
         }
-        let highest = |a: &&Peak, b: &&Peak| a.max.total_cmp(&b.max);
-        self.field.peaks().iter().max_by(highest).map(|peak| first + spacing * peak.at[0])
+        self.forget(seconds);
+        self.field.highest_peak().map(|peak| first + spacing * peak.at[0])
+    }
+
+    /// Drops the peak of a field that has had no input for too long.
+    fn forget(&mut self, seconds: f64) {
+        let is_excited = self.input.iter().any(|input| *input > FORMS_PEAK);
+        self.unexcited = if is_excited { 0.0 } else { self.unexcited + seconds };
+        if self.plan.forgets_after.is_some_and(|longest| self.unexcited > longest.as_secs_f64()) {
+            self.field.rest();
+        }
     }
 }
 
@@ -129,6 +140,7 @@ fn add_bump(sites: &mut [f32], input: &DecisionInput, centre: f32, height: f32, 
 mod tests {
     use super::*;
     use crate::base::plan::{Curve, Preset, Scale};
+    use crate::base::time::Span;
 
     const SCALE: Scale = Scale { low: 0.0, high: 2.0, curve: Curve::Linear };
 
@@ -142,6 +154,7 @@ mod tests {
             sites: 61,
             circular,
             noise: 0.0,
+            forgets_after: None,
             inputs,
         };
         SensedField::new(&plan, 0)
@@ -172,11 +185,19 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_not_a_number_excites_nothing() {
-        let mut field = field(BumpPlace::Measured(SCALE), false);
-        let before = settle(&mut field, 0.4);
-        assert_eq!(settle(&mut field, f32::NAN), None, "the peak decays");
-        assert_eq!(settle(&mut field, 0.4), before, "and the field works again");
+    fn a_memory_ends_if_its_board_says_so() {
+        for (forgets_after, keeps) in [(None, true), (Some(Span::from_millis(2_000)), false)] {
+            let mut field = field(BumpPlace::Fixed(0.5), false);
+            field.plan.inputs[0].height = vec![[0.0, 16.0], [0.5, 0.0]];
+            let plan = DecisionFieldPlan { preset: Preset::Memory, forgets_after, ..field.plan };
+            let mut field = SensedField::new(&plan, 0);
+            let mut cycles =
+                |count, value| (0..count).map(|_| field.advance(&[0.0, value], 0.02)).last().flatten();
+            assert!(cycles(50, 0.0).is_some(), "a peak");
+            assert!(cycles(99, 1.0).is_some(), "it stays without input");
+            assert_eq!(cycles(5, 1.0).is_some(), keeps, "{forgets_after:?}");
+            assert!(cycles(50, 0.0).is_some(), "it forms again");
+        }
     }
 
     #[test]

@@ -218,6 +218,11 @@ impl DecisionField {
         self.search.peaks(&self.settings.axes, &self.activation)
     }
 
+    /// The highest of [`DecisionField::peaks`].
+    pub fn highest_peak(&mut self) -> Option<&Peak> {
+        self.peaks().iter().max_by(|a, b| a.max.total_cmp(&b.max))
+    }
+
     /// Back to rest. The noise sequence continues where it was.
     pub fn rest(&mut self) {
         self.activation.fill(self.settings.resting);

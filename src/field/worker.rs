@@ -4,7 +4,7 @@
 
 use super::brain::{Brain, NoAnswer};
 use super::failover::DeviceCounters;
-use super::navigate::goals::{GoalReport, GoalStage};
+use super::navigate::goals::{FieldAnswer, GoalReport, GoalStage};
 use super::navigate::senses::NavigationInput;
 use super::remote::LinkHealth;
 use super::slices::SliceSchedule;
@@ -184,7 +184,8 @@ impl FieldWorker {
         response: Option<&mut FieldOutput>,
     ) -> Option<GoalReport> {
         let (goals, input) = (self.goals.as_mut()?, request.navigation.as_ref()?);
-        Some(goals.advance(input, sensors, request.slot, response.map(|response| &mut response.motors)))
+        let answer = response.map(|response| FieldAnswer { sensors, motors: &mut response.motors });
+        Some(goals.advance(input, request.slot, answer))
     }
 
     fn failed(&mut self, now: Instant) {

@@ -16,7 +16,7 @@ pub(super) fn slip(base: &str, old: &str, new: &str, words: &str) {
 
 /// Like `slip`, but the report names the line of the first `at` in the changed text.
 #[track_caller]
-fn elsewhere(base: &str, old: &str, new: &str, at: &str, words: &str) {
+pub(super) fn elsewhere(base: &str, old: &str, new: &str, at: &str, words: &str) {
     let good = text_of(base);
     assert!(good.contains(old), "{base} has no {old:?}");
     let text = good.replacen(old, new, 1);

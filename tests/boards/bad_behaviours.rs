@@ -1,6 +1,6 @@
 //! Mistakes in the behaviours of a board and in their decision fields.
 
-use super::bad::slip;
+use super::bad::{elsewhere, slip};
 use super::{faults, text_of};
 
 const V4: &str = "picarx-v4";
@@ -12,6 +12,13 @@ fn behaviours_need_known_names_and_sound_curves() {
         "preset = \"memory\"",
         "preset = \"memry\"",
         "no preset is named `memry`; did you mean `memory`?",
+    );
+    elsewhere(
+        V4,
+        "preset = \"memory\"",
+        "preset = \"selection\"",
+        "forgets_after_s",
+        "a field with the preset `selection` keeps no peak without input",
     );
     slip(V4, "span = [-0.1, 0.1]", "span = [0.1, -0.1]", "must ascend; 0.1 comes before -0.1");
     slip(V4, "at = 0.02\n", "at = 0.2\n", "0.2 is outside the field's span; allowed: -0.1 to 0.1");

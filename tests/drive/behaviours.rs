@@ -58,13 +58,16 @@ fn to_wall(pose: &Pose, room: &WorldPlan) -> f64 {
 
 /// Distance of `at` from the line through `corners`, metres.
 fn off_line(corners: &[[f64; 2]], at: [f64; 2]) -> f64 {
-    let distances = corners.windows(2).map(|pair| {
-        let [along, to] = [pair[1], at].map(|end| [end[0] - pair[0][0], end[1] - pair[0][1]]);
-        let length = along[0].hypot(along[1]);
-        let share = ((to[0] * along[0] + to[1] * along[1]) / length.powi(2)).clamp(0.0, 1.0);
-        (to[0] - share * along[0]).hypot(to[1] - share * along[1])
-    });
-    distances.fold(f64::INFINITY, f64::min)
+    corners.windows(2).map(|pair| nearest(pair, at).0).fold(f64::INFINITY, f64::min)
+}
+
+/// The distance from `at` to the nearest point of a straight piece of line, and how far along it this is.
+fn nearest(ends: &[[f64; 2]], at: [f64; 2]) -> (f64, f64) {
+    let [along, to] = [ends[1], at].map(|end| [end[0] - ends[0][0], end[1] - ends[0][1]]);
+    let length = along[0].hypot(along[1]);
+    let metres = ((to[0] * along[0] + to[1] * along[1]) / length).clamp(0.0, length);
+    let [x, y] = along.map(|component| metres * component / length);
+    ((to[0] - x).hypot(to[1] - y), metres)
 }
 
 #[test]
@@ -157,11 +160,9 @@ fn laps(poses: &[Pose], line: &[[f64; 2]]) -> f64 {
         let at = pose.point(SPOTS_M, 0.0);
         let (mut before, mut here) = (0.0, None::<(f64, f64)>);
         for pair in line.windows(2) {
-            let off = off_line(pair, at);
-            if off < here.map_or(0.06, |(nearest, _)| nearest) {
-                let [along, to] = [pair[1], at].map(|end| [end[0] - pair[0][0], end[1] - pair[0][1]]);
-                let length = along[0].hypot(along[1]);
-                here = Some((off, before + (to[0] * along[0] + to[1] * along[1]) / length));
+            let (off, along) = nearest(pair, at);
+            if off < here.map_or(0.06, |(least, _)| least) {
+                here = Some((off, before + along));
             }
             before += length_of(pair);
         }
@@ -207,6 +208,23 @@ fn a_memory_field_follows_corners_that_others_lose() {
             assert!(memory > 1.5 * other, "{shape}: {memory} and {other}");
         }
     }
+}
+
+/// Where its line ends, the car looks for it for a while, and then stops instead of circling for ever.
+#[test]
+fn a_car_that_has_lost_its_line_stops() {
+    let line = vec![[0.6, 1.0], [2.0, 1.0], [2.4, 1.3]];
+    let room = WorldPlan { size: [5.0, 4.0], start: [0.4, 1.0], line, ..WorldPlan::default() };
+    let moves_at_the_end = |forgets: bool| {
+        let mut board = sim_board();
+        board.decision_fields[0].forgets_after.take_if(|_| !forgets);
+        let (poses, contacts) = drive(&board, &room, 1, Task::Behave(0));
+        assert_eq!(contacts, 0);
+        assert!(poses[2_000].x > 1.0, "it follows the line at first");
+        length(&poses[5_500..])
+    };
+    assert_eq!(moves_at_the_end(true), 0.0);
+    assert!(moves_at_the_end(false) > 0.3, "without the limit it circles");
 }
 
 #[test]

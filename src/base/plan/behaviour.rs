@@ -1,6 +1,7 @@
 //! Behaviours as data: which sensors excite which decision field, and what its peak does with the robot.
 
 use super::Scale;
+use crate::base::time::Span;
 
 /// What a decision field does with its input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub struct DecisionFieldPlan {
     pub circular: bool,
     /// Standard deviation of the noise of each site.
     pub noise: f32,
+    /// How long a field with the preset `memory` keeps a peak without input; `None`: for ever.
+    pub forgets_after: Option<Span>,
     /// What excites it.
     pub inputs: Vec<DecisionInput>,
 }

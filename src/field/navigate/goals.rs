@@ -177,8 +177,6 @@ pub struct GoalReport {
     pub state: State,
     /// Who made the motor request.
     pub requester: Requester,
-    /// The number of the behaviour that was ordered.
-    pub behaviour: Option<u8>,
 }
 
 /// How far the robot is on its route.
@@ -210,6 +208,14 @@ impl Progress {
             _ => {}
         }
     }
+}
+
+/// What the field answered in a cycle.
+pub struct FieldAnswer<'a> {
+    /// Its inputs on their scales, all finite: an engine refuses others.
+    pub sensors: &'a [f32],
+    /// Its motor commands.
+    pub motors: &'a mut [f32; MAX_MOTORS],
 }
 
 /// The stage in the field's worker.
@@ -253,14 +259,13 @@ impl GoalStage {
     }
 
     /// One cycle: takes in what the sensors saw until `slot` and, unless the field drives, replaces the
-    /// field's commands for the driven and the steering motors in `motors`. `sensors` are the field's inputs
-    /// on their scales.
+    /// commands for the driven and the steering motors in the field's `answer`. A behaviour whose field gave
+    /// no answer pauses.
     pub fn advance(
         &mut self,
         input: &NavigationInput,
-        sensors: &[f32],
         slot: Instant,
-        motors: Option<&mut [f32; MAX_MOTORS]>,
+        answer: Option<FieldAnswer<'_>>,
     ) -> GoalReport {
         if let Some(order) = self.orders.take() {
             (self.order, self.progress) = (order, Progress::default());
@@ -288,17 +293,17 @@ impl GoalStage {
         let (wish, state) = match task {
             Task::Wander | Task::Go(_) | Task::Patrol(_) => (wish, self.driver.state()),
             Task::Stand => (Wish::STOP, State::Standing),
-            Task::Behave(number) => self.behave(number.into(), sensors, elapsed),
+            Task::Behave(number) => self.behave(number.into(), answer.as_ref(), elapsed),
         };
         self.progress.go_on(&task, state, slot);
         let requester = match task {
             Task::Wander => Requester::Field,
             Task::Stand => Requester::StandOrder,
             Task::Go(_) | Task::Patrol(_) => Requester::Navigator,
-            Task::Behave(_) => Requester::Behaviour,
+            Task::Behave(number) => Requester::Behaviour(number),
         };
         if requester != Requester::Field
-            && let Some(motors) = motors
+            && let Some(FieldAnswer { motors, .. }) = answer
         {
             let commands = self.motion.commands(wish.speed, wish.curvature);
             let steering = self.motion.steering.map(|(motor, _)| motor);
@@ -306,19 +311,16 @@ impl GoalStage {
                 motors[*motor] = commands[*motor];
             }
         }
-        let behaviour = match task {
-            Task::Behave(number) => Some(number),
-            Task::Wander | Task::Stand | Task::Go(_) | Task::Patrol(_) => None,
-        };
-        GoalReport { order: number, pose: input.pose, goal, left: left as u8, state, requester, behaviour }
+        GoalReport { order: number, pose: input.pose, goal, left: left as u8, state, requester }
     }
 
     /// One cycle of a behaviour. A robot whose board has no such behaviour stands still.
-    fn behave(&mut self, behaviour: usize, sensors: &[f32], elapsed: Span) -> (Wish, State) {
+    fn behave(&mut self, behaviour: usize, answer: Option<&FieldAnswer<'_>>, elapsed: Span) -> (Wish, State) {
         if behaviour >= self.behaviours.count() {
             return (Wish::STOP, State::Standing);
         }
-        let request = self.behaviours.advance(behaviour, sensors, elapsed.as_secs_f64());
+        let Some(answer) = answer else { return (Wish::STOP, State::Behaving) };
+        let request = self.behaviours.advance(behaviour, answer.sensors, elapsed.as_secs_f64());
         let state = if request.has_peak { State::Behaving } else { State::Looking(Because::NoPeak) };
         (Wish { speed: request.speed, curvature: request.curvature }, state)
     }
@@ -364,7 +366,8 @@ mod tests {
         fn advance(&mut self, motors: &mut [f32; MAX_MOTORS]) -> GoalReport {
             self.cycle += 1;
             let slot = Instant::ZERO + Span::from_millis(20).times(self.cycle);
-            self.stage.advance(&self.input, &[0.0; MAX_SENSORS], slot, Some(motors))
+            let answer = FieldAnswer { sensors: &[0.0; MAX_SENSORS], motors };
+            self.stage.advance(&self.input, slot, Some(answer))
         }
 
         fn cycles(&mut self, count: usize) -> ([f32; MAX_MOTORS], GoalReport) {

@@ -5,7 +5,7 @@
 use super::Body;
 use super::goal_wave::GoalWave;
 use super::place_grid::PlaceGrid;
-use crate::field::decision_field::{Axis, DecisionField, DecisionFieldError, Peak, Preset, Settings};
+use crate::field::decision_field::{Axis, DecisionField, DecisionFieldError, Preset, Settings};
 use std::f64::consts::{PI, TAU};
 
 /// Number of directions on the ring, as in COSIVINA's presets: one every 3.6 degrees.
@@ -92,8 +92,7 @@ impl Heading {
                 for _ in 0..steps {
                     self.field.step(&self.input);
                 }
-                let strongest = |a: &&Peak, b: &&Peak| a.max.total_cmp(&b.max);
-                self.field.peaks().iter().max_by(strongest).map(|peak| angle(peak.at[0]))
+                self.field.highest_peak().map(|peak| angle(peak.at[0]))
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::deploy::board::built_in;
 use crate::field::Readout;
 use crate::field::brain::Before;
 use crate::field::engine::{Around, Cycle, FieldEngine};
-use crate::field::navigate::goals::{Route, Task};
+use crate::field::navigate::goals::{GoalSender, Route, Task};
 use crate::field::navigate::navigator::{Navigator, Options, State};
 use crate::field::navigate::senses::MAX_BEAMS;
 use crate::field::readout::Origin;
@@ -174,14 +174,40 @@ fn worker_has_its_name_and_core_and_ends() {
     assert!(rig.worker.finish(&clock), "the worker has no motors that could fail to stop");
 }
 
-#[test]
-fn a_result_says_who_made_the_motor_request() {
+/// A navigator for the board `barn`, the sender of its orders, and its input in an empty place.
+fn goals(task: Task) -> (GoalStage, GoalSender, NavigationInput) {
     let board = built_in("barn").unwrap().unwrap().board;
     let navigator = Navigator::of(&board, Options::default()).expect("it has a navigator");
-    let (stage, orders) = GoalStage::of(&board, Box::new(navigator), Task::Wander, 1).expect("it moves");
+    let (stage, orders) = GoalStage::of(&board, Box::new(navigator), task, 1).expect("it moves");
+    let input = NavigationInput { pose: OdometryPose::default(), ranges: [9.0; MAX_BEAMS], armed: true };
+    (stage, orders, input)
+}
+
+#[test]
+fn an_order_outlasts_an_engine_that_is_rebuilt() {
+    for task in [Task::Behave(0), Task::Go(Route::try_from(vec![[3.0, 0.0]]).unwrap())] {
+        let mut rig = Rig::new(&[(1_000, 1_050)]);
+        let (stage, _orders, input) = goals(task);
+        rig.worker.goals = Some(stage);
+        let mut at_ms = |slot| {
+            let request = FieldRequest { slot: at(slot), navigation: Some(input), ..FieldRequest::EMPTY };
+            let result = rig.request_with(request);
+            (result.state, result.response.is_some(), result.goal.map(|goal| goal.requester))
+        };
+        let before = at_ms(900);
+        assert_eq!((before.0, before.1), (EngineState::Running, true));
+        assert_ne!(before.2, Some(Requester::Field));
+        assert_eq!(at_ms(1_000), (rebuilding(1), false, before.2));
+        assert_eq!(at_ms(1_100), (rebuilding(1), false, None), "it pauses");
+        assert_eq!(at_ms(1_500), before);
+    }
+}
+
+#[test]
+fn a_result_says_who_made_the_motor_request() {
+    let (stage, orders, input) = goals(Task::Wander);
     let mut rig = Rig::new(&[]);
     rig.worker.goals = Some(stage);
-    let input = NavigationInput { pose: OdometryPose::default(), ranges: [9.0; MAX_BEAMS], armed: true };
     let mut alone = Rig::new(&[]);
     let mut both = |cycle| {
         let slot = at(100 * cycle);
@@ -205,8 +231,8 @@ fn a_result_says_who_made_the_motor_request() {
     assert!(motors[..2].iter().all(|motor| *motor > 0.0), "{motors:?}");
     assert_eq!(report.state, State::Going);
     orders.order(Task::Behave(0));
-    let (requester, report, _) = both(13);
-    assert_eq!((requester, report.behaviour), (Requester::Behaviour, Some(0)));
+    let (requester, ..) = both(13);
+    assert_eq!(requester, Requester::Behaviour(0));
     orders.order(Task::Wander);
     let (requester, report, [motors, of_field]) = both(14);
     assert_eq!((requester, motors, report.state), (Requester::Field, of_field, State::Idle));

@@ -39,7 +39,8 @@ impl GoalStatus {
     /// The report in human-readable form. The navigator runs after the field's cycle, so once the engine is
     /// retired, the robot goes nowhere and the report no longer changes: the goal then counts as given up.
     pub fn of(report: &GoalReport, behaviours: &[String], engine: EngineState) -> GoalStatus {
-        let GoalReport { order, pose, goal, left, state, requester: _, behaviour } = *report;
+        let GoalReport { order, pose, goal, left, state, requester } = *report;
+        let behaviour = requester.behaviour();
         let is_done = left == 0 && state == State::Arrived || matches!(state, State::GivenUp(_));
         let (state, why) = match (goal.is_some() || behaviour.is_some(), engine) {
             (true, EngineState::Retired) if !is_done => ("given-up", Some(NO_ENGINE)),

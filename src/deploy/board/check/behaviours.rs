@@ -2,8 +2,9 @@
 //! something other than to wander or to go to a place.
 
 use super::Devices;
-use super::field::{ascending, input_of, on_scale};
+use super::field::{ascending, input_of, on_scale, within};
 use crate::base::plan::{BehaviourPlan, BumpPlace, DecisionFieldPlan, DecisionInput, PeakCurve, Preset};
+use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 
 /// Maximum number of decision fields. A cycle computes only those of the current behaviour, which has two at
@@ -13,8 +14,8 @@ const MOST_FIELDS: usize = 8;
 const MOST_INPUTS: usize = 96;
 /// Maximum number of behaviours.
 const MOST_BEHAVIOURS: usize = 16;
-/// Number of sites, from the fewest on which a bump of the usual width has room to the most of a field that
-/// takes less than a tenth of a millisecond in each cycle.
+/// Number of sites, from the fewest on which a bump of the usual width has room to one for each degree of a
+/// circle, both ends included.
 const SITES: std::ops::RangeInclusive<i64> = 21..=361;
 /// Number of sites if the board does not state it.
 const USUAL_SITES: i64 = 61;
@@ -22,6 +23,8 @@ const USUAL_SITES: i64 = 61;
 const USUAL_WIDTH_SITES: f32 = 5.0;
 /// Range of the height of a bump. The presets detect inputs above 4.45.
 const HEIGHT: std::ops::RangeInclusive<f64> = -20.0..=20.0;
+/// How long a field may keep a peak without input, seconds: from one cycle to an hour.
+const FORGETS_AFTER_S: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 /// Words that `ganglion go` understands by itself.
 const TAKEN: [&str; 4] = ["home", "patrol", "stop", "wander"];
 
@@ -68,9 +71,15 @@ fn field(name: &str, section: &Section<'_>) -> Option<DecisionFieldPlan> {
     let sites = section.integer("sites", SITES).or(USUAL_SITES);
     let circular = section.flag("circular").or(false);
     let noise = section.real("noise", 0.0..=10.0).or(0.0);
+    let forgets_after = section.real("forgets_after_s", FORGETS_AFTER_S).optional();
     let (preset, span) = (preset?.1, span?.map(|value| value as f32));
     if span[0] >= span[1] {
         section.misfit("span", format!("must ascend; {} comes before {}", span[0], span[1]));
+        return None;
+    }
+    if forgets_after.is_some() && preset != Preset::Memory {
+        let rule = format!("a field with the preset `{}` keeps no peak without input", preset.name());
+        section.misfit("forgets_after_s", rule);
         return None;
     }
     Some(DecisionFieldPlan {
@@ -80,6 +89,7 @@ fn field(name: &str, section: &Section<'_>) -> Option<DecisionFieldPlan> {
         sites: sites as usize,
         circular,
         noise: noise as f32,
+        forgets_after: forgets_after.map(Span::from_secs_f64),
         inputs: Vec::new(),
     })
 }
@@ -99,11 +109,7 @@ fn input(
     let (field, sensor, points) = (field?, sensor?, points?);
     let plan = fields.get(field)?.as_ref()?;
     let (sensor, scale) = input_of(section, devices, sensor)?;
-    if let Some([_, height]) = points.iter().find(|point| !HEIGHT.contains(&point[1])) {
-        let (low, high) = (HEIGHT.start(), HEIGHT.end());
-        section.misfit("points", format!("height {height}; allowed: {low} to {high}"));
-        return None;
-    }
+    within(section, &points, "height", HEIGHT)?;
     let [low, high] = plan.span;
     if let Some(at) = at.filter(|at| !(low..=high).contains(&(*at as f32))) {
         section.misfit("at", format!("{at} is outside the field's span; allowed: {low} to {high}"));
@@ -140,10 +146,7 @@ fn curve(
     let rest = section.real("rest", range.clone()).or(0.0);
     let (field, points) = (field?, points?);
     ascending(section, &points, "positions")?;
-    if let Some([_, value]) = points.iter().find(|point| !range.contains(&point[1])) {
-        section.misfit("points", format!("value {value}; allowed: {} to {}", range.start(), range.end()));
-        return None;
-    }
+    within(section, &points, "value", range)?;
     let points = points.iter().map(|point| point.map(|value| value as f32)).collect();
     Some(PeakCurve { field, points, rest: rest as f32 })
 }

@@ -9,6 +9,7 @@ use crate::base::plan::{
 };
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
+use std::ops::RangeInclusive;
 
 const STORAGES: [(&str, Storage); 2] =
     [(Storage::F32.name(), Storage::F32), (Storage::F16.name(), Storage::F16)];
@@ -148,11 +149,8 @@ fn curve(section: &Section<'_>, devices: &Devices) -> Option<StartCurve> {
     let points = section.rows::<2>("points", -1e6..=1e6).required();
     let (motor, at, points) = (motor?, sensor?, points?);
     let (sensor, scale) = input_of(section, devices, at)?;
+    within(section, &points, "command", -1.0..=1.0)?;
     let points = on_scale(section, &points, scale)?;
-    if let Some([_, command]) = points.iter().find(|p| !(-1.0..=1.0).contains(&p[1])) {
-        section.misfit("points", format!("command {command}; allowed: -1 to 1"));
-        return None;
-    }
     Some(StartCurve { motor, sensor, points })
 }
 
@@ -178,6 +176,19 @@ pub(super) fn ascending(section: &Section<'_>, points: &[[f64; 2]], what: &str) 
         return None;
     }
     Some(())
+}
+
+/// Checks that the second coordinates of `points` are in `range`.
+pub(super) fn within(
+    section: &Section<'_>,
+    points: &[[f64; 2]],
+    what: &str,
+    range: RangeInclusive<f64>,
+) -> Option<()> {
+    let mut values = points.iter().map(|point| point[1]);
+    let Some(value) = values.find(|value| !range.contains(value)) else { return Some(()) };
+    section.misfit("points", format!("{what} {value}; allowed: {} to {}", range.start(), range.end()));
+    None
 }
 
 /// A curve over a sensor's physical value, converted to its scale.

@@ -46,7 +46,6 @@ pub fn full(index: u64) -> Slot {
                 left: 1,
                 state: State::GivenUp(Reason::NoWay),
                 requester: Requester::Navigator,
-                behaviour: None,
             }),
         }),
         mode: Mode::Degraded { since: at(50), why: 4 },

@@ -38,14 +38,24 @@ pub(super) struct Arc {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Arcs {
     rooms: [f32; SHARES.len()],
+    /// Known free room along the sharpest arcs backwards, with which the car turns to the left and to the
+    /// right, metres.
+    behind: [f32; 2],
 }
 
 impl Arcs {
     /// Measures the room along each arc of a car at `pose`.
     pub(super) fn measure(&mut self, body: &Body, grid: &PlaceGrid, pose: OdometryPose) {
         for (room, share) in self.rooms.iter_mut().zip(SHARES) {
-            *room = room_along(body, grid, pose, share / body.turning_radius);
+            *room = room_along(body, grid, pose, share / body.turning_radius, Way::Forwards);
         }
+        self.behind = [-1.0, 1.0]
+            .map(|share| room_along(body, grid, pose, share / body.turning_radius, Way::Backwards));
+    }
+
+    /// Known free room along the sharpest arc backwards that turns the car to the side of `wanted`, metres.
+    pub(super) fn behind(&self, wanted: f32) -> f32 {
+        self.behind[usize::from(wanted < 0.0)]
     }
 
     /// The best arc towards a direction that is `off` radians from the heading of a car with this turning
@@ -66,19 +76,31 @@ impl Arcs {
     }
 }
 
+/// In which direction the car drives along an arc.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Forwards,
+    /// Only over ground that is known to be free.
+    Backwards,
+}
+
 /// How far the reference point can go along an arc before the body comes too close to something, metres. The
 /// body is approximated by two circles, at its front and at its rear.
-fn room_along(body: &Body, grid: &PlaceGrid, pose: OdometryPose, curvature: f32) -> f32 {
+fn room_along(body: &Body, grid: &PlaceGrid, pose: OdometryPose, curvature: f32, direction: Way) -> f32 {
     let farthest = (TURN * body.turning_radius).clamp(FARTHEST[0], FARTHEST[1]);
     let circles = [f64::from(body.front - body.half_width), f64::from(body.half_width - body.rear)];
     let samples = (f64::from(farthest) / STEP) as usize;
     for sample in 1..=samples {
-        let way = STEP * sample as f64;
+        let way = STEP * sample as f64 * if direction == Way::Forwards { 1.0 } else { -1.0 };
         let half = way * f64::from(curvature) / 2.0;
         let chord = if half.abs() < 1e-6 { way } else { way * libm::sin(half) / half };
         let at = pose.place(chord * libm::cos(half), chord * libm::sin(half));
         let there = OdometryPose { at, heading: pose.heading + 2.0 * half };
-        if circles.iter().any(|ahead| !grid.is_open(there.place(*ahead, 0.0))) {
+        let is_free = |place| match direction {
+            Way::Forwards => grid.is_open(place),
+            Way::Backwards => grid.is_known_free(place),
+        };
+        if !circles.iter().all(|ahead| is_free(there.place(*ahead, 0.0))) {
             return (STEP * (sample - 1) as f64) as f32;
         }
     }

@@ -42,7 +42,12 @@ const NEAR_ENOUGH: f32 = 0.5;
 const ROOM_AGAIN: f32 = 0.275;
 /// It drives forwards for at least this long before it backs up, seconds.
 const FORWARDS_FOR: f64 = 0.4;
-/// It drives backwards for at most this long, seconds.
+/// A direction at more than this many radians from the heading is behind the robot. It backs up in that
+/// direction, rear first, if no arc forwards brings it within [`FAR_OFF`] of it ...
+const REAR_FIRST: f32 = 2.0;
+/// ... and the arc backwards that would turn it has no more than this much known free room, metres.
+const TOO_TIGHT: f32 = 0.15;
+/// It turns backwards for at most this long, seconds.
 const BACKS_FOR: f64 = 1.4;
 /// It drives backwards at no more than this share of full speed ...
 const BACKING: f32 = 0.5;
@@ -170,9 +175,10 @@ impl Steering {
         let radius = self.radius();
         let wanted = (GAIN as f32 * off).clamp(-1.0, 1.0);
         let arc = room.arcs.best(off, wanted, radius);
+        let rear_first = off.abs() > REAR_FIRST && arc.off > FAR_OFF && room.arcs.behind(wanted) <= TOO_TIGHT;
         let change = if self.backs {
             let goes_on = arc.off < NEAR_ENOUGH && arc.room > ROOM_AGAIN;
-            goes_on || room.behind < NO_ROOM || self.since > BACKS_FOR
+            goes_on || room.behind < NO_ROOM || (self.since > BACKS_FOR && !rear_first)
         } else {
             let is_tight = arc.room.min(room.ahead.max(0.0) + SEEN_AHEAD) < BACKS_BELOW * radius;
             (is_tight || arc.off > FAR_OFF) && room.behind > ROOM_BEHIND && self.since > FORWARDS_FOR
@@ -183,7 +189,9 @@ impl Steering {
         }
         if self.backs {
             let speed = BACKING.min(BACKING_SPEED / self.body.full_speed);
-            return Wish { speed: -speed, curvature: -wanted / radius };
+            let off = if rear_first { wrapped(f64::from(off) + PI) as f32 } else { off };
+            let turn = (GAIN as f32 * off).clamp(-1.0, 1.0);
+            return Wish { speed: -speed, curvature: -turn / radius };
         }
         // An obstacle straight ahead is not in the way of a sharp turn.
         let ahead = if arc.share.abs() < STRAIGHT { arc.room.min(room.ahead) } else { arc.room };
