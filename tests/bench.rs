@@ -9,7 +9,7 @@ use crate::cli::{err, out, output, watching};
 use crate::folder::Folder;
 use ganglion::base::plan::{EngineKind, FieldPlan, Params, QUALITY_LEVELS, QualityLevel, Shape, Storage};
 use ganglion::base::time::Span;
-use ganglion::deploy::bench::{FieldBench, FieldFigures};
+use ganglion::deploy::bench::{DECISION_FIELDS, FieldBench, FieldFigures};
 use ganglion::field::STAGES;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -81,6 +81,17 @@ fn the_fields_object_has_every_figure_and_they_agree() {
         assert!(near(ratio, percentiles[0] / floor), "{object}");
         let cells = 64.0 * 8.0_f64.powi(3);
         assert!(near(number(&object, "ns_per_cell"), percentiles[0] * 1e3 / cells), "{object}");
+        let fields = object["decision_fields"].as_array().expect("a list");
+        assert_eq!(fields.iter().map(|field| &field["name"]).collect::<Vec<_>>(), DECISION_FIELDS);
+        assert_eq!([0, 1, 2, 3].map(|which| &fields[which]["sites"]), [100, 100, 64 * 64, 32 * 32 * 32]);
+        for field in fields {
+            let [p50, sites] = ["p50_us", "sites"].map(|key| number(field, key));
+            assert!(near(number(field, "ns_per_site"), p50 * 1e3 / sites) && p50 > 0.0, "{field}");
+            assert!(
+                number(field, "all_steps") > number(field, "n") && number(field, "highest") > 0.0,
+                "{field}"
+            );
+        }
         assert!(number(&object, "memory_mb") * 1e6 > 64.0 * 512.0 * 2.0, "the cells alone need more");
         assert_eq!(object["allocations_per_cycle"], 0.0, "{more:?}");
         assert!(number(&object, "page_faults_per_cycle") >= 0.0);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 from dataclasses import dataclass, field
@@ -46,10 +47,10 @@ def surroundings(threads: int) -> dict[str, str]:
 class Peer:
     """A peer that runs worker.py."""
 
-    def __init__(self, name: str, kind: str, grid: int, threads: int) -> None:
-        arguments = ["worker.py", kind, str(grid), str(threads)]
+    def __init__(self, name: str, kind: str, size: int | str, threads: int) -> None:
+        arguments = ["worker.py", kind, str(size), str(threads)]
         self.figures = Figures(
-            name, threads, " ".join(["python", f"scripts/peers/{arguments[0]}", *arguments[1:]])
+            name, threads, shlex.join(["python", f"scripts/peers/{arguments[0]}", *arguments[1:]])
         )
         self.times: list[float] = []
         # In a separate session: this process handles Ctrl-C and then ends the peers.
@@ -95,29 +96,28 @@ class Peer:
         raise Failure(f"{self.figures.name} ended; its message is above")
 
 
-class Ganglion:
-    """`ganglion bench field`, run once per turn. It reports percentiles of the turn, not single cycles, so
-    p50 is the median of the turns' p50; p99 and p99.9 are those of the worst turn."""
+def summary(figures: Figures, turns: list[dict[str, Any]]) -> Figures:
+    """Combines the figures of several turns of ganglion. It reports percentiles of a turn, not single times,
+    so p50 is the median of the turns' p50; p99 and p99.9 are those of the worst turn."""
+    halves = sorted(turn["p50_us"] for turn in turns)
+    figures.p50 = halves[len(halves) // 2]
+    figures.count = sum(turn["n"] for turn in turns)
+    figures.worst = max(turn["max_us"] for turn in turns)
+    least = min(turn["n"] for turn in turns)
+    figures.p99 = max(turn["p99_us"] for turn in turns) if least >= 100 else None
+    figures.p999 = max(turn["p999_us"] for turn in turns) if least >= 1000 else None
+    return figures
 
-    def __init__(self, binary: Path, storage: str, grid: int, threads: int) -> None:
-        self.arguments = [
-            "bench",
-            "field",
-            "--engine",
-            "cpu",
-            "--storage",
-            storage,
-            "--threads",
-            str(threads),
-        ]
-        self.arguments += ["--grid", str(grid)]
+
+class Bench:
+    """`ganglion bench field`, run once per turn."""
+
+    def __init__(self, name: str, binary: Path, threads: int, more: list[str]) -> None:
+        self.arguments = ["bench", "field", "--engine", "cpu", *more]
         self.binary = binary
-        self.figures = Figures(f"ganglion, {storage}", threads, " ".join(["ganglion", *self.arguments]))
-        self.turns: list[dict[str, Any]] = []
+        self.figures = Figures(name, threads, " ".join(["ganglion", *self.arguments]))
+        self.reports: list[dict[str, Any]] = []
         self.process: subprocess.Popen[str] | None = None
-
-    def start(self) -> None:
-        self.figures.facts = {}
 
     def turn(self, seconds: float) -> None:
         command = [self.binary, *self.arguments, "--seconds", str(seconds), "--json"]
@@ -128,22 +128,38 @@ class Ganglion:
         if self.process.returncode:
             last = next(iter(errors.strip().splitlines()), f"exit code {self.process.returncode}")
             raise Failure(f"'{self.figures.command}' failed: {last}")
-        report = json.loads(output.strip().splitlines()[-1])
-        self.turns.append(report["cycle"])
-        self.figures.facts = {key: report[key] for key in ("simd", "storage", "floor_us") if key in report}
-
-    def result(self) -> Figures:
-        figures, turns = self.figures, self.turns
-        halves = sorted(turn["p50_us"] for turn in turns)
-        figures.p50 = halves[len(halves) // 2]
-        figures.count = sum(turn["n"] for turn in turns)
-        figures.worst = max(turn["max_us"] for turn in turns)
-        least = min(turn["n"] for turn in turns)
-        figures.p99 = max(turn["p99_us"] for turn in turns) if least >= 100 else None
-        figures.p999 = max(turn["p999_us"] for turn in turns) if least >= 1000 else None
-        return figures
+        self.reports.append(json.loads(output.strip().splitlines()[-1]))
 
     def stop(self) -> None:
         if self.process and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
             self.process.wait()
+
+
+class Ganglion(Bench):
+    """The field's cycle."""
+
+    def __init__(self, binary: Path, storage: str, grid: int, threads: int) -> None:
+        more = ["--storage", storage, "--threads", str(threads), "--grid", str(grid)]
+        super().__init__(f"ganglion, {storage}", binary, threads, more)
+
+    def result(self) -> Figures:
+        last = self.reports[-1]
+        self.figures.facts = {key: last[key] for key in ("simd", "storage", "floor_us") if key in last}
+        return summary(self.figures, [report["cycle"] for report in self.reports])
+
+
+class GanglionDecision(Bench):
+    """Its decision fields. The field beside them is the smallest, which leaves the caches to them."""
+
+    def __init__(self, binary: Path) -> None:
+        super().__init__("ganglion", binary, 1, ["--grid", "8", "--patterns", "1", "--bank", "1"])
+
+    def results(self) -> list[Figures]:
+        found = []
+        for at, last in enumerate(self.reports[-1]["decision_fields"]):
+            keys = ("name", "sites", "all_steps", "highest")
+            facts = {key: last[key] for key in keys}
+            figures = Figures(self.figures.name, 1, self.figures.command, facts)
+            found.append(summary(figures, [report["decision_fields"][at] for report in self.reports]))
+        return found

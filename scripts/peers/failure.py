@@ -1,7 +1,7 @@
 """How the comparison ends when it cannot continue; the codes are those of the ganglion program."""
 
 UNAVAILABLE = 69  # something that is needed is missing
-DISAGREE = 70  # the peers do not compute the same cycle
+DISAGREE = 70  # the peers do not compute the same
 INTERRUPTED = 130
 
 

@@ -3,15 +3,16 @@ write the table. Runs on the installed Python and needs only its standard librar
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
+import decision
 import environment
 import options
 import table
-from contestants import Figures, Ganglion, Peer, surroundings
-from failure import DISAGREE, INTERRUPTED, Failure, note
+from agreement import check
+from contestants import Figures, Ganglion, Peer
+from failure import INTERRUPTED, Failure, note
 from options import Options
 
 # Largest share of the cores that other programs keep busy on a machine that counts as quiet.
@@ -34,11 +35,14 @@ def main() -> int:
 def compare(asked: Options) -> None:
     notes: list[str] = []
     environment.python()
-    torch, compiled = _torch(asked, notes)
+    torch, compiled = _torch(asked, notes) if asked.cycle else (False, False)
     binary = environment.ganglion(asked.binary)
     if asked.binary:
         notes.append("The commit is that of the scripts; ganglion was already built (--binary).")
-    agree(asked.grid, torch, compiled, notes)
+    if asked.cycle:
+        agree(asked.grid, torch, compiled, notes)
+    if asked.decision:
+        decision.agree(notes)
     about = table.machine()
     if about["busy"] > QUIET * about["cores"]:
         notes.append(
@@ -46,10 +50,11 @@ def compare(asked: Options) -> None:
             "Peers with two or more threads suffer most: the threads wait for each other at every operation."
         )
     results: list[Figures] = []
-    for threads in asked.threads:
+    for threads in asked.threads if asked.cycle else []:
         results += measure(asked, threads, binary, torch, compiled, notes)
-    text = table.markdown(asked, about, results, notes)
-    found = json.dumps(table.as_object(asked, about, results, notes))
+    fields = decision.measure(asked, binary, notes) if asked.decision else []
+    text = table.markdown(asked, about, results, fields, notes)
+    found = json.dumps(table.as_object(asked, about, results, fields, notes))
     print(text)
     if asked.output:
         try:
@@ -81,20 +86,7 @@ def agree(grid: int, torch: bool, compiled: bool, notes: list[str]) -> None:
     """Ends the comparison unless the peers' cycles give the same numbers."""
     note("comparing what the peers compute (compiling takes half a minute the first time) ...")
     wanted = [name for name, there in (("torch", torch), ("compiled", compiled)) if there]
-    command = [environment.PYTHON, "agree.py", str(grid), *wanted]
-    # In a separate session, so that Ctrl-C does not make it print a traceback.
-    done = subprocess.run(
-        command,
-        cwd=environment.HERE,
-        env=surroundings(1),
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        check=False,
-    )
-    note(done.stdout.rstrip())
-    if done.returncode:
-        raise Failure("the peers do not compute the same cycle; nothing was timed", DISAGREE)
+    check(["agree.py", str(grid), *wanted], "the peers do not compute the same cycle; nothing was timed")
     notes.append(
         "Before the timing the peers' cycles agreed in field, features, matches, prediction and motors."
     )

@@ -15,6 +15,8 @@ class Options:
     grid: int
     seconds: float
     rounds: int
+    cycle: bool
+    decision: bool
     json: bool
     output: Path | None
     binary: Path | None
@@ -32,8 +34,9 @@ def parse(arguments: list[str]) -> Options:
     parser = _Parser(
         prog="bench-peers",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Times a field cycle of ganglion, PyTorch (eager and compiled) and NumPy/SciPy, in\n"
-        "turns on this machine. Prints a Markdown table; progress goes to standard error.",
+        description="Times a field cycle of ganglion, PyTorch (eager and compiled) and NumPy/SciPy, and a\n"
+        "step of a decision field of ganglion and NumPy/SciPy, in turns on this machine. Prints Markdown\n"
+        "tables; progress goes to standard error.",
         epilog="""environment:
   PEERS_TORCH_INDEX   a package index that serves PyTorch's CPU build, for pip's --index-url
 
@@ -42,7 +45,7 @@ settings has no CPU build either, PyTorch's default build is installed: with CUD
 download and 6 GB on the disk. --no-torch leaves PyTorch out.
 
 exit codes: 0 done (if PyTorch is missing, a note says so); 64 wrong command line; 69 something needed
-is not available; 70 the peers do not compute the same cycle; 130 ended by Ctrl-C""",
+is not available; 70 the peers do not compute the same; 130 ended by Ctrl-C""",
     )
     parser.add_argument(
         "--threads", type=_threads, default=[1, 2], metavar="T,..", help="thread counts (default 1,2)"
@@ -54,6 +57,7 @@ is not available; 70 the peers do not compute the same cycle; 130 ended by Ctrl-
         "--seconds", type=_seconds, metavar="S", help="length of a peer's turn, seconds (default 4)"
     )
     parser.add_argument("--rounds", type=_count, metavar="N", help="turns per peer (default 5)")
+    parser.add_argument("--only", choices=("cycle", "decision"), help="only this comparison")
     parser.add_argument("--quick", action="store_true", help="two turns of one second")
     parser.add_argument("--json", action="store_true", help="end with one JSON object on the last line")
     parser.add_argument(
@@ -73,6 +77,8 @@ is not available; 70 the peers do not compute the same cycle; 130 ended by Ctrl-
         grid=given.grid,
         seconds=given.seconds or (1.0 if given.quick else 4.0),
         rounds=given.rounds or (2 if given.quick else 5),
+        cycle=given.only != "decision",
+        decision=given.only != "cycle",
         json=given.json,
         output=given.output,
         binary=given.binary,

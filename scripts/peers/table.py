@@ -1,4 +1,4 @@
-"""The result: one human-readable Markdown table, one JSON object for programs."""
+"""The result: human-readable Markdown tables, one JSON object for programs."""
 
 import os
 import platform
@@ -61,13 +61,27 @@ def ratio(result: Figures, results: list[Figures]) -> float | None:
     return result.p50 / base.p50 if base else None
 
 
-def markdown(options: Options, about: dict[str, Any], results: list[Figures], notes: list[str]) -> str:
-    versions = {name: v for r in results for name, v in r.facts.get("versions", {}).items()}
+def markdown(
+    options: Options, about: dict[str, Any], results: list[Figures], fields: list[Figures], notes: list[str]
+) -> str:
+    versions = {name: v for r in results + fields for name, v in r.facts.get("versions", {}).items()}
     said = ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
     lines = [
         f"{about['date']}, commit {about['commit']}, {about['processor']}, {about['cores']} cores, "
         f"kernel {about['kernel']}, {about['busy']:.1f} cores busy with other work just before. Python {about['python']}, {said}. "
-        f"64 x {options.grid}^3, {options.rounds} turns of {options.seconds:g} s each, ms.",
+        f"{options.rounds} turns of {options.seconds:g} s each.",
+    ]
+    lines += _cycles(options, results) if results else []
+    lines += _steps(fields) if fields else []
+    commands = dict.fromkeys(r.command for r in results + fields)
+    lines += ["", *(f"- {line}" for line in notes), *(f"- `{command}`" for command in commands)]
+    return "\n".join(lines) + "\n"
+
+
+def _cycles(options: Options, results: list[Figures]) -> list[str]:
+    lines = [
+        "",
+        f"A cycle of 64 x {options.grid}^3, ms:",
         "",
         "| | threads | p50 | p99 | p99.9 | max | n | p50 / ours |",
         "|---|---|---|---|---|---|---|---|",
@@ -78,8 +92,34 @@ def markdown(options: Options, about: dict[str, Any], results: list[Figures], no
         lines.append(
             f"| {r.name} | {r.threads} | {times} | {r.count} | {f'{against:.2f}' if against else '-'} |"
         )
-    lines += ["", *(f"- {line}" for line in notes), *(f"- `{r.command}`" for r in results)]
-    return "\n".join(lines) + "\n"
+    return lines
+
+
+def _steps(fields: list[Figures]) -> list[str]:
+    lines = [
+        "",
+        "A step of a decision field on one thread, us:",
+        "",
+        "| field | | p50 | p99 | p99.9 | max | n | ns per site (p50) | p50 / ours |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in fields:
+        times = " | ".join(_us(us) for us in (r.p50, r.p99, r.p999, r.worst))
+        name, per_site = r.facts["name"], f"{r.p50 * 1e3 / r.facts['sites']:.1f}"
+        way = f", {r.facts['way']}" if "way" in r.facts else ""
+        against = f"{step_ratio(r, fields):.2f}"
+        lines.append(f"| {name} | {r.name}{way} | {times} | {r.count} | {per_site} | {against} |")
+    return lines
+
+
+def step_ratio(result: Figures, fields: list[Figures]) -> float:
+    """How much longer a step takes than ganglion's of the same field."""
+    ours = next(r for r in fields if r.facts["name"] == result.facts["name"] and r.name == "ganglion")
+    return result.p50 / ours.p50
+
+
+def _us(us: float | None) -> str:
+    return "-" if us is None else f"{us:.2f}" if us < 100 else f"{us:.0f}"
 
 
 def _ms(us: float | None) -> str:
@@ -87,18 +127,21 @@ def _ms(us: float | None) -> str:
 
 
 def as_object(
-    options: Options, about: dict[str, Any], results: list[Figures], notes: list[str]
+    options: Options, about: dict[str, Any], results: list[Figures], fields: list[Figures], notes: list[str]
 ) -> dict[str, Any]:
-    rows = [
-        {
-            "name": r.name,
-            "threads": r.threads,
-            "cycle": {"p50_us": r.p50, "p99_us": r.p99, "p999_us": r.p999, "max_us": r.worst, "n": r.count},
-            "ratio_to_ours": ratio(r, results),
-            "command": r.command,
-            "facts": r.facts,
-        }
-        for r in results
-    ]
+    cycles = [_row(r, "cycle", ratio(r, results)) for r in results]
+    steps = [_row(r, "step", step_ratio(r, fields)) for r in fields]
     asked = {"grid": options.grid, "seconds": options.seconds, "rounds": options.rounds}
-    return {"schema": 1, **asked, "machine": about, "results": rows, "notes": notes}
+    found = {"machine": about, "results": cycles, "decision_fields": steps, "notes": notes}
+    return {"schema": 1, **asked, **found}
+
+
+def _row(r: Figures, what: str, against: float | None) -> dict[str, Any]:
+    return {
+        "name": r.name,
+        "threads": r.threads,
+        what: {"p50_us": r.p50, "p99_us": r.p99, "p999_us": r.p999, "max_us": r.worst, "n": r.count},
+        "ratio_to_ours": against,
+        "command": r.command,
+        "facts": r.facts,
+    }

@@ -69,6 +69,18 @@ def copy_peer(given: p.Problem) -> tuple[Step, Any, dict[str, Any]]:
     return lambda _: np.copyto(target, field), given.stimuli, {"versions": {"numpy": np.__version__}}
 
 
+def decision_peer(name: str) -> tuple[Step, Any, dict[str, Any]]:
+    """The fastest of several ways to compute a step of a decision field."""
+    import scipy
+    from decision_field import SHAPES, WAYS
+
+    shape = SHAPES[name]
+    stimuli = [shape.input()] * WARM_UP
+    step, facts = fastest({way: partial(build, shape) for way, build in WAYS.items()}, stimuli)
+    facts |= {"name": name, "sites": shape.sites**shape.axes}
+    return step, stimuli, facts | {"versions": {"numpy": np.__version__, "scipy": scipy.__version__}}
+
+
 def eager_peer(given: p.Problem, threads: int) -> tuple[Step, Any, dict[str, Any]]:
     import torch
     from torch_eager import Eager
@@ -95,17 +107,19 @@ def _torch_facts(torch: Any) -> dict[str, Any]:
 
 
 def main() -> None:
-    kind, grid, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    given = p.problem(grid)
-    if kind.startswith("torch"):
-        step, stimuli, facts = (eager_peer if kind == "torch-eager" else compiled_peer)(given, threads)
+    kind, size, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    if kind == "decision":
+        step, stimuli, facts = decision_peer(size)
+    elif kind.startswith("torch"):
+        peer = eager_peer if kind == "torch-eager" else compiled_peer
+        step, stimuli, facts = peer(p.problem(int(size)), threads)
     else:
-        step, stimuli, facts = (numpy_peer if kind == "numpy" else copy_peer)(given)
+        step, stimuli, facts = (numpy_peer if kind == "numpy" else copy_peer)(p.problem(int(size)))
     for sensors in stimuli[:WARM_UP]:
         step(sensors)
     print(json.dumps(facts), flush=True)
     for line in sys.stdin:
-        print(json.dumps(timed(step, stimuli, float(line))), flush=True)
+        print(json.dumps([round(us, 3) for us in timed(step, stimuli, float(line))]), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ mod brain;
 mod gpu;
 mod control;
 mod copy;
+mod decision;
 mod device;
 mod page_faults;
 mod feed;
@@ -21,6 +22,7 @@ mod record;
 
 pub use brain::{BrainBench, BrainFigures, NoBench, Served};
 pub use control::{LoopFigures, Measured, bench_loop};
+pub use decision::DECISION_FIELDS;
 pub use device::{DeviceBench, DeviceFigures};
 pub use field::{BenchFault, FieldBench, FieldFigures};
 pub use gpu::{GpuFigures, gpu_figures};

@@ -207,6 +207,11 @@ impl DecisionField {
         self.steps += 1;
     }
 
+    /// The axes.
+    pub fn axes(&self) -> &[Axis] {
+        &self.settings.axes
+    }
+
     /// u of each site; the first axis varies fastest.
     pub fn activation(&self) -> &[f32] {
         &self.activation

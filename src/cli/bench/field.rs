@@ -10,7 +10,7 @@ use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::origin::{self, COMPUTED, Sources};
 use crate::cli::output;
-use crate::deploy::bench::{BenchFault, FieldBench, FieldFigures};
+use crate::deploy::bench::{BenchFault, DECISION_FIELDS, FieldBench, FieldFigures};
 use crate::drive::trace::Latency;
 use crate::field::Inspect;
 use crate::field::shape::CHANNELS;
@@ -34,7 +34,9 @@ first four cycles of a block, which find the caches as the copies left them, do 
 percentiles include all others. A byte read and a byte written count as one each. The cycle itself
 reads the clock to time its stages. After each block come 250 cycles of the navigator, with a ring
 of 24 rangers in clutter, and 20 sets of slices through the field, of which a running robot takes two
-a second; --seconds includes both.
+a second. Steps of decision fields come too, each timed alone, on one thread: of the navigator's ring,
+which has noise, and of three without noise, of which the cube is bounded and the others circular. All
+have the preset selection and two inputs. --seconds includes all of this.
 
 On a GPU the copy is in the GPU's own memory. Half of the time is for cycles and copies. A tenth is
 for stages: events time them while they run one after another, which takes longer than a normal
@@ -67,7 +69,7 @@ pub struct Args {
     /// Experiences in the bank
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     bank: u32,
-    /// Length of the measurement; on a CPU, a fifth of it is for the copy
+    /// Length of the measurement; on a CPU, a sixth of it is for the copy
     #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
     seconds: Span,
     /// Cores to which the threads are pinned in turn, for example 2,3 [default: any]
@@ -143,6 +145,8 @@ struct Report {
     navigator: Option<Cycle>,
     /// The navigator's median divided by the field's.
     navigator_share: Option<f64>,
+    /// Steps of decision fields; none on a GPU.
+    decision_fields: Vec<DecisionSteps>,
     /// One set of slices through the field.
     slices: Option<Cycle>,
     /// Figures that were not measured, by key.
@@ -175,6 +179,21 @@ struct Cycle {
     p999_us: f64,
     max_us: f64,
     n: u64,
+}
+
+/// Single steps of a decision field.
+#[derive(Debug, Serialize)]
+struct DecisionSteps {
+    name: &'static str,
+    sites: usize,
+    #[serde(flatten)]
+    step: Cycle,
+    /// Median of the step divided by the number of sites.
+    ns_per_site: f64,
+    /// Steps since the field was at rest, including those that are not in the percentiles.
+    all_steps: u64,
+    /// The highest activation after these steps.
+    highest: f32,
 }
 
 #[derive(Debug, Serialize)]
@@ -302,6 +321,7 @@ impl Report {
             stages: figures.stages_p50_us().map(|(name, p50_us)| StageTime { name, p50_us }).collect(),
             navigator: navigator.map(Cycle::of),
             navigator_share: navigator.zip(cycle).map(|(navigator, cycle)| navigator.p50 / cycle.p50),
+            decision_fields: decision_steps(figures),
             slices: Latency::of(&figures.slices).map(Cycle::of),
             sources: sources(engine),
             bytes_per_cycle: figures.bytes_per_cycle,
@@ -345,6 +365,15 @@ impl Report {
             ("slices", &figures.slices),
         ];
         say_latencies(&rows.map(|(name, times)| (name, Latency::of(times))));
+        if !self.decision_fields.is_empty() {
+            say!("a step of a decision field, and its median per site:");
+            let named = DECISION_FIELDS.iter().zip(&figures.decision);
+            let rows: Vec<_> = named.map(|(name, field)| (*name, Latency::of(&field.steps))).collect();
+            say_latencies(&rows);
+            let each = self.decision_fields.iter();
+            let each: Vec<_> = each.map(|field| format!("{} {:.1}", field.name, field.ns_per_site)).collect();
+            say!("  {} ns", each.join(", "));
+        }
         if let Some(share) = self.navigator_share {
             say!(
                 "the navigator, with a ring of 24 rangers, takes {:.1} % of a cycle (median)",
@@ -379,6 +408,22 @@ impl Report {
             device.print();
         }
     }
+}
+
+fn decision_steps(figures: &FieldFigures) -> Vec<DecisionSteps> {
+    let named = DECISION_FIELDS.iter().zip(&figures.decision);
+    let steps = named.filter_map(|(name, field)| {
+        let step = Latency::of(&field.steps)?;
+        Some(DecisionSteps {
+            name,
+            sites: field.sites,
+            step: Cycle::of(step),
+            ns_per_site: step.p50 * 1e3 / field.sites as f64,
+            all_steps: field.all_steps,
+            highest: field.highest,
+        })
+    });
+    steps.collect()
 }
 
 /// How the figures that were not measured were obtained: byte counts, and what is derived from them.

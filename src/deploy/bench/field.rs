@@ -2,6 +2,7 @@
 //! threads.
 
 use super::copy::CopyCrew;
+use super::decision::{DECISION_FIELDS, DecisionFigures, DecisionLoad};
 use super::ended;
 use super::feed::Feed;
 use super::navigator::NavigatorLoad;
@@ -29,6 +30,10 @@ const BLOCK: Span = Span::from_millis(250);
 const COPIES_PART: u64 = 4;
 /// Cycles of the navigator after each block: at 100 us each, a tenth of the block's time.
 const NAVIGATOR_CYCLES: u32 = 250;
+/// A block of cycles is this many times as long as a block of steps of one decision field. The four blocks of
+/// decision fields are then a fifth of the block of cycles, and the largest field still has several steps in
+/// each.
+const DECISION_PART: u64 = 20;
 /// Sets of slices through the field after each block: at 50 us each, as much time as a few cycles.
 const SLICES_SETS: u32 = 20;
 /// Minimum number of copies in a block: the first one wakes the threads and must not be the median.
@@ -88,6 +93,8 @@ pub struct FieldBench {
     copy: CopyCrew,
     /// The navigator, which runs between the blocks; `None`: it is not measured.
     navigator: Option<NavigatorLoad>,
+    /// Decision fields, likewise.
+    decision: Option<DecisionLoad>,
 }
 
 impl FieldBench {
@@ -105,12 +112,13 @@ impl FieldBench {
         let levels = (0..QUALITY_LEVELS).filter_map(|number| QualityLevel::new(number as u8));
         let most = levels.map(|quality| engine.bytes_per_cycle(quality)).max().unwrap_or(0);
         let copy = CopyCrew::new(engine.threads(), most, &plan.cpus).map_err(BenchFault::Threads)?;
-        Ok(FieldBench { engine, feed, copy, navigator: None })
+        Ok(FieldBench { engine, feed, copy, navigator: None, decision: None })
     }
 
-    /// Measures the navigator as well.
+    /// Measures the navigator and decision fields as well.
     pub fn with_navigator(self) -> FieldBench {
-        FieldBench { navigator: Some(NavigatorLoad::new()), ..self }
+        let (navigator, decision) = (Some(NavigatorLoad::new()), Some(DecisionLoad::new()));
+        FieldBench { navigator, decision, ..self }
     }
 
     /// The engine.
@@ -143,6 +151,7 @@ impl FieldBench {
             self.cycles(quality, block, figures, interrupted);
             self.copies(bytes, copies, figures);
             self.navigate(figures);
+            self.decide(Span::from_nanos(block.as_nanos() / DECISION_PART), figures);
             self.slice(figures);
             let passed = clock.now().since(start);
             watch(passed.min(length));
@@ -192,6 +201,24 @@ impl FieldBench {
         }
     }
 
+    /// Measures steps of each decision field for `length`, at least one of each.
+    fn decide(&mut self, length: Span, figures: &mut FieldFigures) {
+        let Some(load) = &mut self.decision else { return };
+        for (which, figures) in figures.decision.iter_mut().enumerate() {
+            for _ in 0..SETTLING {
+                load.step(which);
+            }
+            let until = MonotonicClock.now() + length;
+            loop {
+                note(&mut figures.steps, load.step(which));
+                if MonotonicClock.now() >= until {
+                    break;
+                }
+            }
+            load.describe(which, figures);
+        }
+    }
+
     /// Measures slices through the field, which a running robot takes twice a second.
     fn slice(&mut self, figures: &mut FieldFigures) {
         for _ in 0..SLICES_SETS {
@@ -231,6 +258,8 @@ pub struct FieldFigures {
     pub stages: [Histogram<u64>; STAGES.len()],
     /// Cycles of the navigator; not measured on a GPU.
     pub navigator: Histogram<u64>,
+    /// Steps of each of the [`DECISION_FIELDS`]; not measured on a GPU.
+    pub decision: [DecisionFigures; DECISION_FIELDS.len()],
     /// Slices through the field; not measured on a GPU.
     pub slices: Histogram<u64>,
     /// Plain copies.
@@ -266,6 +295,7 @@ impl FieldFigures {
             cycle: touched_histogram(),
             stages: std::array::from_fn(|_| touched_histogram()),
             navigator: touched_histogram(),
+            decision: std::array::from_fn(|_| DecisionFigures::default()),
             slices: touched_histogram(),
             copy: touched_histogram(),
             bytes_per_copy: 0,

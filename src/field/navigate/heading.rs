@@ -59,11 +59,9 @@ pub struct Heading {
 impl Heading {
     /// No direction chosen.
     pub fn new(body: &Body, chooser: Chooser, seed: u64) -> Result<Heading, DecisionFieldError> {
-        let ring = [Axis { sites: SITES, circular: true }];
-        let settings = Settings { noise: NOISE, seed, ..Settings::preset(Preset::Selection, &ring) };
         let open = OPEN.max(body.keeps_clear() + OPEN_MARGIN);
         Ok(Heading {
-            field: DecisionField::new(settings)?,
+            field: DecisionField::new(settings(seed))?,
             chooser,
             directions: (0..SITES).map(|site| unit(angle(site as f32))).collect(),
             input: vec![BLOCKED_INPUT; SITES],
@@ -131,6 +129,12 @@ impl Heading {
         }
         has_way
     }
+}
+
+/// The settings of the ring's field.
+pub fn settings(seed: u64) -> Settings {
+    let ring = [Axis { sites: SITES, circular: true }];
+    Settings { noise: NOISE, seed, ..Settings::preset(Preset::Selection, &ring) }
 }
 
 /// The angle of a site on the ring, radians; site 0 is at -pi.
