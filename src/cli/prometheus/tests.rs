@@ -313,12 +313,63 @@ fn documents_alerts_and_dashboard_name_existing_metrics() {
         let unknown: Vec<String> = named(path).difference(&written).cloned().collect();
         assert!(unknown.is_empty() && !named(path).is_empty(), "{path} names {unknown:?}");
     }
+    let rules = std::fs::read_to_string("docs/alerts.yml").unwrap();
+    for (alert, metric) in [
+        ("GanglionSlotsMissed", "ganglion_slots_missed_total"),
+        ("GanglionDropped", "ganglion_dropped_total"),
+        ("GanglionFailover", "ganglion_engine_failovers_total"),
+        ("GanglionTooWarm", "ganglion_temperature_celsius"),
+        ("GanglionGuardLost", "ganglion_guard_phase"),
+        ("GanglionRecorderLoses", "ganglion_recording_failures_total"),
+        ("GanglionDiskFull", "node_filesystem_avail_bytes"),
+    ] {
+        let rule = rules.split("- alert: ").find(|rule| rule.lines().next() == Some(alert));
+        let rule = rule.unwrap_or_else(|| panic!("no alert {alert}"));
+        let condition = rule.split_once("expr:").and_then(|(_, rest)| rest.split_once("labels:"));
+        assert!(condition.is_some_and(|(expr, _)| expr.contains(metric)), "{alert}: {rule}");
+    }
+}
+
+/// Grafana's name for the unit of a query, by the metric's own name, which ends in its unit.
+fn unit_of(query: &str) -> &'static str {
+    let mut words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let metric = words.find(|word| word.starts_with("ganglion_")).expect("a metric");
+    let is_rate = query.contains("rate(");
+    match metric.trim_end_matches("_bucket").rsplit_once('_').map(|(_, last)| last) {
+        Some("seconds") => "s",
+        Some("celsius") => "celsius",
+        Some("hertz") => "hertz",
+        Some("watts") => "watt",
+        Some("ratio") => "percentunit",
+        Some("total") if is_rate && metric.ends_with("_bytes_total") => "Bps",
+        Some("total") if is_rate => "ops",
+        Some("total") => "short",
+        _ => "none", // a state, a level, or values with units of their own
+    }
+}
+
+#[test]
+fn each_panel_of_the_dashboard_has_the_unit_of_its_metrics() {
     let dashboard = std::fs::read_to_string("docs/grafana-dashboard.json").unwrap();
     let dashboard: serde_json::Value = serde_json::from_str(&dashboard).expect("JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
     let drawn = |panel: &&serde_json::Value| panel["type"] != "row";
     for panel in panels.iter().filter(drawn) {
         let targets = panel["targets"].as_array().expect("targets");
-        assert!(targets.iter().all(|target| target["expr"].is_string()) && !targets.is_empty(), "{panel}");
+        assert!(!targets.is_empty(), "{panel}");
+        let config = &panel["fieldConfig"];
+        for target in targets {
+            let query = target["expr"].as_str().expect("a query");
+            let own = config["overrides"].as_array().expect("overrides").iter().find(|own| {
+                own["matcher"] == serde_json::json!({"id": "byFrameRefID", "options": target["refId"]})
+            });
+            let own =
+                own.and_then(|own| own["properties"].as_array()?.iter().find(|set| set["id"] == "unit"));
+            let unit = own.map_or(&config["defaults"]["unit"], |own| &own["value"]);
+            assert_eq!(unit, unit_of(query), "{}: {query}", panel["title"]);
+            let has_units = query.contains("ganglion_sensor_value");
+            let legend = target["legendFormat"].as_str().expect("a legend");
+            assert_eq!(legend.contains("{{unit}}"), has_units, "{}: {legend}", panel["title"]);
+        }
     }
 }
