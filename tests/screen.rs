@@ -187,7 +187,8 @@ fn top_arms_and_disarms_another_run_and_leaves_it_alone() {
     let socket = folder.path("control");
     let mut robot = cli::watching(&run(&socket));
     soon("armed", || is_armed(&socket));
-    let Some(mut top) = OnTerminal::start(&["top", "--socket", &socket], "NO_COLOR=1") else { return };
+    let asked = ["top", "--screen", "--socket", &socket];
+    let Some(mut top) = OnTerminal::start(&asked, "NO_COLOR=1") else { return };
     top.once_it_shows("Room from above");
     top.press(b'd');
     soon("disarmed", || is_disarmed(&socket));
@@ -221,17 +222,51 @@ fn a_run_that_ends_leaves_top_with_a_message_and_a_terminal() {
 }
 
 #[test]
-fn without_colours_or_a_capable_terminal_a_run_has_no_screen() {
-    for environment in ["NO_COLOR=1", "TERM=dumb"] {
+fn with_no_color_or_a_dumb_terminal_a_run_has_no_screen() {
+    for (environment, has_line) in [("NO_COLOR=1", true), ("TERM=dumb", false)] {
         let run = ["run", "--for", "1s", "--engine", "cpu"];
         let Some(run) = OnTerminal::start(&run, environment) else { return };
         let printed = run.ended();
         assert!(!printed.contains(ENTER) && printed.contains("ended 0"), "{environment}: {printed}");
+        assert_eq!(printed.contains(" of 1 s  simulated, "), has_line, "{environment}: {printed}");
     }
-    let folder = Folder::new("screen-pipe");
-    let robot = cli::watching(&run(&folder.path("control")));
-    soon("armed", || is_armed(&folder.path("control")));
-    let top = out(&output(&["top", "--socket", &folder.path("control")]));
-    assert!(Path::new(&folder.path("control")).exists() && top.contains("  slots      "), "{top}");
-    drop(robot);
+    let folder = Folder::new("screen-asked");
+    let socket = folder.path("control");
+    let asked = [&run(&socket)[..], &["--screen"]].concat();
+    let Some(mut run) = OnTerminal::start(&asked, "NO_COLOR=1") else { return };
+    run.once_it_shows("Room from above");
+    run.press(b'q');
+    let printed = run.ended();
+    is_given_back(&printed, "0");
+    assert!(!printed.contains("\x1b[38;"), "no colours with NO_COLOR");
+}
+
+#[test]
+fn with_no_color_or_a_dumb_terminal_top_has_no_screen() {
+    let folder = Folder::new("screen-line");
+    let socket = folder.path("control");
+    let robot = cli::watching(&run(&socket));
+    soon("armed", || is_armed(&socket));
+    let top = ["top", "--socket", &socket];
+    let Some(mut line) = OnTerminal::start(&top, "NO_COLOR=1") else { return };
+    line.once_it_shows(" s  simulated, armed ");
+    line.press(3); // Ctrl-C
+    let printed = line.ended();
+    assert!(!printed.contains(ENTER) && printed.contains("ended 0"), "{printed}");
+    let Some(dumb) = OnTerminal::start(&top, "TERM=dumb") else { return };
+    let printed = dumb.ended();
+    assert!(!printed.contains('\x1b') && printed.contains("ended 0"), "{printed}");
+    assert!(printed.contains("  slots      "), "the status: {printed}");
+    let piped = output(&top);
+    assert!(Path::new(&socket).exists() && out(&piped).contains("  slots      "), "{piped:?}");
+    for verb in [&["top", "--screen", "--socket", &socket][..], &["run", "--screen"]] {
+        let refused = output(verb);
+        assert_eq!(refused.status.code(), Some(64), "{refused:?}");
+        assert!(cli::err(&refused).contains("run this in a terminal"), "{refused:?}");
+    }
+    let Some(line) = OnTerminal::start(&top, "NO_COLOR=1") else { return };
+    line.once_it_shows(" s  simulated, armed ");
+    drop(robot); // killed
+    let printed = line.ended();
+    assert!(printed.contains("ended 69") && printed.contains(&socket), "{printed}");
 }

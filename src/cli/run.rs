@@ -55,6 +55,10 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --clock sim --for 2min --svg drive.svg
                                                draw the room from above with the path that it took
 
+On a terminal, a screen shows the robot; key h explains it. With NO_COLOR, --json or --clock sim, one
+line does so instead (with NO_COLOR, --screen shows the screen without colours). With TERM=dumb or
+without a terminal, nothing is shown before the summary.
+
 Ctrl-C stops the motors and prints the summary. A second Ctrl-C, at least 1.5 s later, ends the
 program at once. SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is ignored.")]
 pub struct Args {
@@ -133,6 +137,9 @@ pub struct Args {
     /// At the end, draw a simulated run from above into this file: room, path, and where reflexes tripped
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Show the screen even if NO_COLOR is set; it then has no colours
+    #[arg(long, conflicts_with = "json")]
+    pub screen: bool,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     pub json: bool,
@@ -168,6 +175,7 @@ fn fault_help() -> String {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
+    check_screen(&args)?;
     let mut loaded = arguments::board(&args.board)?;
     let digest = loaded.digest; // the brain compares this digest of the robot's board; a simulated board has a different one
     let simulation = if args.simulate { simulate(&mut loaded)? } else { Default::default() };
@@ -231,7 +239,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let (board, interrupted) = (&loaded.board, interrupt.flag());
     let is_simulated = matches!(board.bus, BusPlan::Sim);
-    let mut status = StatusLine::new(length, is_simulated);
+    let mut status = StatusLine::new(Some(length), is_simulated);
     let mut drawn = picture.as_mut();
     let mut follow = move |recorder: &_, room: Option<&_>| {
         drawn.iter_mut().for_each(|picture| picture.follow(recorder, room));
@@ -258,7 +266,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 recording: recording.as_ref(),
             };
             let end = interrupt.flag();
-            let mut wants_screen = !args.json && screen::has_colour() && screen::is_usable();
+            let mut wants_screen = !args.json && screen::is_wanted(args.screen);
             let mut screen = None;
             session.run(options, move |recorder, sources| {
                 if std::mem::take(&mut wants_screen) {
@@ -281,6 +289,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
         super::output::json(&report)?;
     }
     report.verdict().and(pictured)
+}
+
+/// Fails if `--screen` asks for a screen that there cannot be.
+fn check_screen(args: &Args) -> Result<(), Failure> {
+    if args.screen && args.clock == ClockKind::Sim {
+        return Err(
+            Failure::usage("--screen: a run in virtual time has no screen").fix("leave out --clock sim")
+        );
+    }
+    screen::check(args.screen)
 }
 
 /// What the robot does once it is armed: the behaviour of `--behaviour`, or it goes where `--goal` or else

@@ -24,5 +24,5 @@ mod top;
 mod words;
 
 pub use own_run::OwnRun;
-pub use terminal::{has_colour, is_usable};
+pub use terminal::{check, is_wanted};
 pub use top::{Args, run};

@@ -5,6 +5,7 @@
 
 use super::draw::draw;
 use super::model::Model;
+use crate::cli::exit::Failure;
 use crate::cli::held_log;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -23,15 +24,31 @@ const PAGE_BYTES: usize = 64 * 1024;
 
 /// Whether a screen can use the terminal: all three standard streams are terminals, `TERM` names one that can
 /// do more than print lines, and this program is in its foreground process group.
-pub fn is_usable() -> bool {
+pub(super) fn is_usable() -> bool {
     let is_capable = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
     let are_terminals = stdin().is_terminal() && stdout().is_terminal() && stderr().is_terminal();
     is_capable && are_terminals && tcgetpgrp(stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
 /// Whether colours may be used (no-color.org).
-pub fn has_colour() -> bool {
+pub(super) fn has_colour() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Whether to show a screen. With `NO_COLOR` there is a line instead, unless the user asks for the screen
+/// with `--screen`, which is then without colours.
+pub fn is_wanted(asked: bool) -> bool {
+    (asked || has_colour()) && is_usable()
+}
+
+/// Fails if the user asks for a screen that cannot be shown here.
+pub fn check(asked: bool) -> Result<(), Failure> {
+    match asked && !is_usable() {
+        true => Err(Failure::usage("--screen: no terminal here can show a screen").fix(
+            "run this in a terminal, in the foreground, without redirecting it; TERM must not be 'dumb'",
+        )),
+        false => Ok(()),
+    }
 }
 
 /// The terminal's settings from before the screen, to restore from another thread.
