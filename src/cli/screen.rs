@@ -6,10 +6,11 @@
 //! only the screen.
 //!
 //! `model` holds the data to show. `draw` renders them as a page without changing them; `panels`, `room`,
-//! `slices` and `words` make the parts of that page. `keys` handles the keys, `robot` is the robot that the
-//! keys act on, `terminal` sets up and restores the terminal, `own_run` is the screen's thread in a run, and
-//! `top` is the command.
+//! `slices`, `words` and `colours` make the parts of that page. `keys` handles the keys, `robot` is the robot
+//! that the keys act on, `terminal` sets up and restores the terminal, `own_run` is the screen's thread in a
+//! run, and `top` is the command.
 
+mod colours;
 mod draw;
 mod keys;
 mod model;

@@ -2,13 +2,15 @@
 
 use super::model::{Model, Page};
 use super::panels::{self, Depth, Panel, fit, put};
-use super::{room, slices, words};
+use super::{colours, room, slices, words};
 use crate::base::plan::Cause;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::{Color, Modifier, Style};
+use ratatui::style::{Modifier, Style};
 
-/// The smallest window in which the panels are shown, columns by rows.
+mod small;
+
+/// The smallest window in which everything is shown, columns by rows.
 const WHOLE: [u16; 2] = [80, 24];
 /// From this width on there is a third column.
 const THREE_COLUMNS: u16 = 118;
@@ -16,9 +18,9 @@ const THREE_COLUMNS: u16 = 118;
 const LEFT: u16 = 46;
 /// Width of the middle column if there are three.
 const MIDDLE: u16 = 36;
-/// Rows above the columns: title, mode, causes.
+/// Rows above the columns, unless the window is narrow: title, mode, causes.
 const ABOVE: u16 = 4;
-/// Rows below the columns: message, keys.
+/// Rows below the columns, unless the window is narrow: message, keys.
 const BELOW: u16 = 2;
 /// Lines for causes of restraint.
 const CAUSES: usize = 2;
@@ -28,40 +30,63 @@ const LOW: u16 = 28;
 /// The fewest rows in which the room is drawn, with its title.
 const LEAST_ROOM: u16 = 4;
 
+/// Most lines of a message, a cause or the mode in a narrow window.
+const NARROW_LINES: usize = 3;
+
 /// Draws the page.
 pub(super) fn draw(model: &Model, area: Rect, buffer: &mut Buffer) {
-    header(model, area, buffer);
-    footer(model, area, buffer);
-    let Some(height) = area.height.checked_sub(ABOVE + BELOW) else { return };
-    let body = Rect { y: area.y + ABOVE, height, ..area };
-    if model.page == Page::Help {
-        let rows = words::help(model.owner);
-        return lines(&rows, body, buffer);
-    }
-    if area.width < WHOLE[0] || area.height < WHOLE[1] {
-        let [width, height] = WHOLE;
-        let small = format!(" This window is {} x {}. At least {width} x {height}", area.width, area.height);
-        return lines(&[small, " is needed for sensors, motors, loop, field, buses.".into()], body, buffer);
-    }
-    if model.page == Page::Slices {
-        return slices::draw(model.shown().0.slices.as_ref(), model.colour, body, buffer);
-    }
-    if area.width >= THREE_COLUMNS {
-        three_columns(model, body, buffer)
-    } else {
-        two_columns(model, body, buffer)
+    let below = footer(model, area, buffer);
+    let top = Rect { height: area.height.saturating_sub(below), ..area };
+    let above = header(model, top, buffer);
+    let Some(height) = top.height.checked_sub(above) else { return };
+    let body = Rect { y: area.y + above, height, ..area };
+    match model.page {
+        Page::Help => help(model, body, buffer),
+        Page::Slices => slices::draw(model.shown().0.slices.as_ref(), model.colour, body, buffer),
+        Page::Robot if area.width < WHOLE[0] || area.height < WHOLE[1] => {
+            small::draw(model, area, body, buffer);
+        }
+        Page::Robot if area.width >= THREE_COLUMNS => three_columns(model, body, buffer),
+        Page::Robot => two_columns(model, body, buffer),
     }
 }
 
-fn header(model: &Model, area: Rect, buffer: &mut Buffer) {
+/// Whether the window is too narrow for sentences on one line.
+fn is_narrow(area: Rect) -> bool {
+    area.width < WHOLE[0]
+}
+
+/// Draws title, mode and causes; returns how many rows they take.
+fn header(model: &Model, area: Rect, buffer: &mut Buffer) -> u16 {
     let status = &model.newest;
     let width = usize::from(area.width);
     let title = format!("{:<width$}", fit(&panels::title(model), width));
     put(&title, mode_style(model).add_modifier(Modifier::REVERSED | Modifier::BOLD), 0, area, buffer);
-    put(&words::mode(status), Style::new().add_modifier(Modifier::BOLD), 1, area, buffer);
-    causes(&status.causes).iter().zip(2..).for_each(|(cause, y)| {
-        put(cause, trouble_style(model.colour && !status.causes.is_empty()), y, area, buffer);
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    let cause_style = if status.causes.is_empty() { Style::new() } else { trouble_style(model.colour) };
+    let causes = causes(&status.causes);
+    if !is_narrow(area) {
+        put(&words::mode(status), bold, 1, area, buffer);
+        causes.iter().zip(2..).for_each(|(cause, y)| put(cause, cause_style, y, area, buffer));
+        return ABOVE;
+    }
+    let parts =
+        std::iter::once((words::mode(status), bold)).chain(causes.into_iter().map(|c| (c, cause_style)));
+    let parts = parts.flat_map(|(text, style)| {
+        folded(&text, width, NARROW_LINES).into_iter().map(move |line| (line, style))
     });
+    let mut rows = 1;
+    for (line, style) in parts {
+        put(&line, style, rows, area, buffer);
+        rows += 1;
+    }
+    rows
+}
+
+/// `text` in at most `most` lines of at most `width` columns.
+fn folded(text: &str, width: usize, most: usize) -> Vec<String> {
+    let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+    panels::wrapped(first, rest, width, most)
 }
 
 /// Lines about the active causes, the most severe first.
@@ -84,18 +109,45 @@ fn causes(names: &[String]) -> Vec<String> {
     lines
 }
 
-fn footer(model: &Model, area: Rect, buffer: &mut Buffer) {
-    let Some(y) = area.height.checked_sub(BELOW).filter(|y| *y > 1) else { return };
+/// Draws message and keys; returns how many rows they take. In a narrow window, where rows are precious, a
+/// missing message takes none, and a long one several: it may ask for a second key.
+fn footer(model: &Model, area: Rect, buffer: &mut Buffer) -> u16 {
+    let width = usize::from(area.width);
     let message = match (&model.notice, &model.log) {
         (notice, _) if !notice.is_empty() => format!("> {notice}"),
         (_, Some(log)) => format!("log: {log}"),
         (_, None) => String::new(),
     };
-    put(&message, Style::new().add_modifier(Modifier::BOLD), y, area, buffer);
-    put(words::KEYS, Style::new().add_modifier(Modifier::REVERSED), y + 1, area, buffer);
-    let width = usize::from(area.width).saturating_sub(words::KEYS.chars().count());
-    let rest = Rect { x: area.x + area.width.saturating_sub(width as u16), width: width as u16, ..area };
-    put(&" ".repeat(width), Style::new().add_modifier(Modifier::REVERSED), y + 1, rest, buffer);
+    let mut message = match is_narrow(area) {
+        false => vec![message],
+        true if message.is_empty() => Vec::new(),
+        true => folded(&message, width, NARROW_LINES),
+    };
+    // The title and the mode stay visible.
+    message.truncate(area.height.saturating_sub(BELOW + 1).into());
+    let Some(last) = area.height.checked_sub(1).filter(|last| *last > 1) else { return 0 };
+    let rows = message.len() as u16 + 1;
+    message.iter().zip(last + 1 - rows..).for_each(|(line, y)| {
+        put(line, Style::new().add_modifier(Modifier::BOLD), y, area, buffer);
+    });
+    let keys = format!("{:<width$}", words::keys(width));
+    put(&keys, Style::new().add_modifier(Modifier::REVERSED), last, area, buffer);
+    rows
+}
+
+/// The help page, with its long lines folded, and a mark if it does not fit.
+fn help(model: &Model, body: Rect, buffer: &mut Buffer) {
+    let mut rows = words::help(model.owner);
+    if is_narrow(body) {
+        let fold = |row: &String| folded(row, body.width.into(), NARROW_LINES);
+        rows = rows.iter().flat_map(fold).collect();
+    }
+    let height = usize::from(body.height);
+    if rows.len() > height {
+        rows.truncate(height.saturating_sub(1));
+        rows.push("... more in a larger window".to_string());
+    }
+    lines(&rows, body, buffer);
 }
 
 fn two_columns(model: &Model, body: Rect, buffer: &mut Buffer) {
@@ -164,7 +216,7 @@ impl Pile<'_> {
         self.rule(title, buffer);
         for row in rows.iter().take(self.area.height.into()) {
             let style = if row.trouble { trouble_style(self.model.colour) } else { Style::new() };
-            put(&row.text, style, 0, self.area, buffer);
+            put(&row.shown(), style, 0, self.area, buffer);
             self.advance(1);
         }
     }
@@ -200,15 +252,16 @@ fn lines(rows: &[String], area: Rect, buffer: &mut Buffer) {
 fn mode_style(model: &Model) -> Style {
     match model.newest.mode.as_str() {
         _ if !model.colour => Style::new(),
-        "armed" => Style::new().fg(Color::Green),
-        "degraded" => Style::new().fg(Color::Yellow),
-        "latched" => Style::new().fg(Color::Red),
+        "armed" => Style::new().fg(colours::GREEN),
+        "degraded" => Style::new().fg(colours::ORANGE),
+        "latched" => Style::new().fg(colours::RED),
         _ => Style::new(),
     }
 }
 
 fn trouble_style(colour: bool) -> Style {
-    if colour { Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD) } else { Style::new() }
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    if colour { bold.fg(colours::ORANGE) } else { bold }
 }
 
 #[cfg(test)]

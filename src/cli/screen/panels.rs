@@ -22,6 +22,16 @@ pub(super) struct Row {
     pub(super) trouble: bool,
 }
 
+impl Row {
+    /// The line as shown: a problem is marked with `!` in its first column.
+    pub(super) fn shown(&self) -> String {
+        match self.text.strip_prefix(' ') {
+            Some(rest) if self.trouble => format!("!{rest}"),
+            _ => self.text.clone(),
+        }
+    }
+}
+
 /// How detailed a panel is: in a window with few rows, brief panels leave space for the simulated room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
@@ -85,11 +95,10 @@ pub(super) fn sensors(status: &Status, most: usize) -> Panel {
 
 fn sensor(SensorStatus { name, unit, value, age_ms, health }: &SensorStatus) -> Row {
     let bad = health != "good";
-    let mark = if bad { '!' } else { ' ' };
     let value = value.map_or("-".to_string(), |value| number(value.into()));
     let age = age_ms.map_or(String::new(), age);
     let (name, unit) = (fit(name, 14), fit(unit, 6));
-    trouble(format!("{mark}{name:<14} {value:>7} {unit:<6} {age:>6} {health}"), bad)
+    trouble(format!(" {name:<14} {value:>7} {unit:<6} {age:>6} {health}"), bad)
 }
 
 /// At most two decimals, and fewer for a large value: enough to watch, and a table needs a fixed width.
@@ -256,7 +265,7 @@ fn recalled(map: &MapStatus) -> Row {
 }
 
 /// `words` after `label`, in at most `most` lines of at most `width` columns; the last line may be cut.
-fn wrapped(label: &str, words: &str, width: usize, most: usize) -> Vec<String> {
+pub(super) fn wrapped(label: &str, words: &str, width: usize, most: usize) -> Vec<String> {
     let mut lines = vec![label.trim_end().to_string()];
     for word in words.split_whitespace() {
         let last = lines.len() - 1;
@@ -345,6 +354,12 @@ mod tests {
         let rows: Vec<Row> = (0..5).map(|place| trouble(format!("{place}"), place == 4)).collect();
         let kept: Vec<String> = first(rows, 3, "sensors").into_iter().map(|row| row.text).collect();
         assert_eq!(kept, ["4", "0", "  and 3 more sensors (taller window)"]);
+    }
+
+    #[test]
+    fn a_problem_has_a_mark() {
+        let shown = |bad| trouble(" quality 2 of 5".into(), bad).shown();
+        assert_eq!((shown(true), shown(false)), ("!quality 2 of 5".into(), " quality 2 of 5".into()));
     }
 
     #[test]

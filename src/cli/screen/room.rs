@@ -1,6 +1,7 @@
 //! The simulated room from above, in braille dots: walls, obstacles, missing floor, the line on the floor,
 //! the car, the sonar's cone, the path driven, and the goal.
 
+use super::colours;
 use super::model::History;
 use crate::runtime::control::{RoomStatus, Status};
 use ratatui::buffer::Buffer;
@@ -47,13 +48,13 @@ impl Paint {
             };
         }
         Paint {
-            wall: Color::Gray,
-            cliff: Color::Red,
-            line: Color::Cyan,
-            trail: Color::Blue,
-            cone: Color::Yellow,
-            car: Color::Green,
-            goal: Color::Magenta,
+            wall: Color::Reset,
+            cliff: colours::RED,
+            line: colours::TEAL,
+            trail: colours::BLUE,
+            cone: colours::AMBER,
+            car: colours::GREEN,
+            goal: colours::MAGENTA,
         }
     }
 }

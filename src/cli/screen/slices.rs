@@ -1,7 +1,7 @@
 //! The page of slices through the field, as shades of grey. With colours, each character shows two cells, one
 //! above the other; without colours, it shows one shade for the mean of the two.
 
-use super::panels::put;
+use super::panels::{put, wrapped};
 use crate::field::shape::{CONTENT, SLOW_FIRST};
 use crate::field::slices::{SLICES, SlicesMessage};
 use ratatui::buffer::Buffer;
@@ -14,6 +14,8 @@ const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 const GREYS: [u8; 2] = [232, 24];
 /// Widths in which a cell can be drawn, in columns, in ascending order.
 const SCALES: [usize; 3] = [1, 2, 4];
+/// Most lines of the sentence above the slices: it fits into them in 40 columns.
+const MOST_ABOUT: usize = 3;
 /// Columns between two slices.
 const GAP: u16 = 2;
 
@@ -23,11 +25,17 @@ pub(super) fn draw(slices: Option<&SlicesMessage>, colour: bool, area: Rect, buf
         let why = " No slices yet: the field has not run, or another computer computes it.";
         return put(why, Style::new(), 0, area, buffer);
     };
-    put(&about(message), Style::new(), 0, area, buffer);
+    let about = wrapped("", &about(message, colour), area.width.into(), MOST_ABOUT);
+    about.iter().zip(0..).for_each(|(line, y)| put(line, Style::new(), y, area, buffer));
+    let head = (about.len() as u16).min(area.height);
+    let area = Rect { y: area.y + head, height: area.height - head, ..area };
     let (scale, across) = layout(side, area);
     let [width, height] = size(side, scale);
+    if width >= area.width || height > area.height {
+        return put(" No slice fits into this window.", Style::new(), 0, area, buffer);
+    }
     for (place, cells) in cells.iter().enumerate() {
-        let (x, y) = (place as u16 % across * (width + GAP) + 1, place as u16 / across * height + 1);
+        let (x, y) = (place as u16 % across * (width + GAP) + 1, place as u16 / across * height);
         if x + width > area.width || y + height > area.height {
             break;
         }
@@ -58,15 +66,17 @@ fn layout(side: usize, area: Rect) -> (usize, u16) {
     let fit_at = |scale: &usize| {
         let [width, height] = size(side, *scale);
         let across = (area.width / (width + GAP)).clamp(1, SLICES as u16);
-        (across, (across * (area.height.saturating_sub(1) / height)).min(SLICES as u16))
+        (across, (across * (area.height / height)).min(SLICES as u16))
     };
     let scale = SCALES.into_iter().max_by_key(|scale| fit_at(scale).1).unwrap_or(1);
     (scale, fit_at(&scale).0)
 }
 
-fn about(message: &SlicesMessage) -> String {
+fn about(message: &SlicesMessage, colour: bool) -> String {
     let ([low, high], cycle) = (message.range, message.cycle);
-    format!(" Channels that vary most, at their peaks: {low:+.2} dark, {high:+.2} bright; cycle {cycle}")
+    // A full block is bright on a dark background and dark on a light one.
+    let [least, most] = if colour { ["dark", "bright"] } else { ["empty", "full"] };
+    format!("Channels that vary most, at their peaks: {low:+.2} {least}, {high:+.2} {most}; cycle {cycle}")
 }
 
 fn title(message: &SlicesMessage, place: usize) -> String {

@@ -21,7 +21,8 @@ use std::time::Duration;
   ssh -t robot ganglion top                             a robot elsewhere
 
 Keys: a arm, d disarm, s stop and end the robot's program, f slices through the field, space freeze,
-h help, q quit. On a real robot, a must be pressed twice. Needs a terminal of at least 80 x 24.
+h help, q quit. On a real robot, a must be pressed twice. A terminal of 80 x 24 shows everything, a
+smaller one what fits.
 
 With NO_COLOR, top shows one line, as 'ganglion run' does then, until Ctrl-C; --screen shows the
 screen without colours instead. Without a terminal, or with TERM=dumb, it prints the output of

@@ -101,8 +101,17 @@ fn ends_with(cause: Cause) -> &'static str {
     }
 }
 
-/// The keys, for the last line.
-pub(super) const KEYS: &str = " a arm  d disarm  s stop and end  f field  space freeze  h help  q quit";
+/// The keys, for the last line, from the longest list to the shortest.
+const KEYS: [&str; 3] = [
+    " a arm  d disarm  s stop and end  f field  space freeze  h help  q quit",
+    " a arm  d disarm  s stop  h help  q quit",
+    " h help  q quit",
+];
+
+/// The keys, for a last line of `width` columns.
+pub(super) fn keys(width: usize) -> &'static str {
+    KEYS.into_iter().find(|keys| keys.len() <= width).unwrap_or(KEYS[KEYS.len() - 1])
+}
 
 /// The help page.
 pub(super) fn help(owner: Owner) -> Vec<String> {
@@ -124,7 +133,7 @@ pub(super) fn help(owner: Owner) -> Vec<String> {
     lines.extend(
         [
             "",
-            "Sensors  value, its age, and whether it is valid; '!' if not",
+            "Sensors  value, its age, and whether it is valid",
             "Motors   command from -1 to +1, and what decided it",
             "Loop     how late the control periods start: bars count all of them, by",
             "         class, on a log scale; 'max' shows the worst of each half second",
@@ -133,6 +142,7 @@ pub(super) fn help(owner: Owner) -> Vec<String> {
             "Room     of the simulator, from above: car, sonar cone, path driven, goal (X),",
             "         line on the floor (dots with gaps)",
             "Drops    work or data that was lost; should be zero",
+            "!        in the first column: a problem, or a limit that was missed",
         ]
         .map(String::from),
     );

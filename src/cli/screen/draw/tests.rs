@@ -15,6 +15,7 @@ use crate::runtime::control::{
 use crate::sim::Plant;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::style::Color;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -134,15 +135,15 @@ fn everything_is_on_the_page_at_80_x_24_and_120_x_40() {
             " <20us   ██▆▆            ▂▂ >10ms",
             "limit 10 ms",
             " engine cpu: 16 x 16^3 on 1 thr",
-            " quality 2 of 5",
+            "!quality 2 of 5",
             "because a cycle at level 1",
             " cycle p50 310 us, p99 620 us",
             " answer p50 2.5 ms, p99 5.0 ms",
             " confidence 0.62, novelty 0.10",
-            " motors: 3 failed, 1 retried, set up 1x",
+            "!motors: 3 failed, 1 retried, set up 1x",
             "recovered by reset 2x",
             "no value from lean",
-            " slots skipped    1     commands expired 4",
+            "!slots skipped    1     commands expired 4",
             "── Room from above ──",
         ] {
             has(&page, words);
@@ -152,14 +153,14 @@ fn everything_is_on_the_page_at_80_x_24_and_120_x_40() {
         }
         if width == 120 {
             for words in
-                [" 100 Hz, 1000 run, 1 skipped", " GPU not in use: no CUDA driver", " newest: cycle 812"]
+                ["!100 Hz, 1000 run, 1 skipped", " GPU not in use: no CUDA driver", " newest: cycle 812"]
             {
                 has(&page, words);
             }
         }
         let braille = |line: &String| line.chars().any(|sign| ('\u{2801}'..='\u{28ff}').contains(&sign));
         assert!(page.iter().filter(|line| braille(line)).count() >= 3, "{}", page.join("\n"));
-        assert_eq!(page[usize::from(height) - 1], words::KEYS);
+        assert_eq!(page[usize::from(height) - 1], words::keys(width.into()));
     }
 }
 
@@ -315,9 +316,57 @@ fn no_size_breaks_the_page_and_a_small_one_keeps_the_mode() {
         model.page = Page::Help;
         page(&model, width, height);
     }
-    let small = page(&model(status("armed")), 60, 15);
-    has(&small, "This window is 60 x 15. At least 80 x 24");
-    has(&small, "Armed: the field drives the motors.");
+}
+
+#[test]
+fn a_small_window_shows_what_fits_and_how_to_see_more() {
+    let whole =
+        ["Armed: the field drives the motors.", " left             +0.42", "!battery           7.78 V"];
+    let most = ["── Loop: lateness, 100 Hz ──", " <20us   ██▆▆", "limit 10 ms"];
+    for (width, height, also) in [
+        (79, 24, &[&most[..], &["── Field ──", "!quality 2 of 5", "── Room from above ──"]].concat()[..]),
+        (80, 20, &[&most[..], &["── Field ──", "── Room from above ──"]].concat()[..]),
+        (60, 20, &most[..]),
+        (40, 12, &[]),
+    ] {
+        let page = page(&model(status("armed")), width, height);
+        whole.iter().chain(also).for_each(|words| has(&page, words));
+        has(&page, &format!(" Now {width} x {height}; more is shown at 80 x 24"));
+        assert!(page[usize::from(height) - 1].ends_with("q quit"), "{}", page.join("\n"));
+    }
+}
+
+#[test]
+fn sentences_are_folded_in_a_narrow_window() {
+    let mut model = model(Status { simulated: false, causes: vec!["cliff".into()], ..status("degraded") });
+    assert!(!model.may_arm(), "the first key only asks");
+    let page = page(&model, 40, 16);
+    let text = page.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
+    for sentence in [words::mode(&model.newest), words::cause("cliff"), words::CONFIRM_ARMING.to_string()] {
+        assert!(text.contains(&sentence), "no '{sentence}':\n{}", page.join("\n"));
+    }
+    assert!(page[0].starts_with(" DEGRADED") && page[15].ends_with("q quit"), "{}", page.join("\n"));
+}
+
+#[test]
+fn a_help_that_does_not_fit_says_so() {
+    let mut model = model(status("armed"));
+    model.page = Page::Help;
+    let narrow = page(&model, 40, 40);
+    has(&narrow, "a arm: the field drives the motors (on a");
+    has(&narrow, "! in the first column: a problem, or a");
+    for (width, height) in [(40, 12), (80, 20)] {
+        has(&page(&model, width, height), "... more in a larger window");
+    }
+    assert!(!page(&model, 80, 24).join("").contains("larger window"));
+}
+
+#[test]
+fn slices_that_do_not_fit_are_not_a_blank_page() {
+    let mut model = model(Status { slices: Some(slices()), ..status("armed") });
+    model.page = Page::Slices;
+    has(&page(&model, 60, 26), " 9 content, z 2");
+    has(&page(&model, 40, 12), " No slice fits into this window.");
 }
 
 #[test]
@@ -332,6 +381,47 @@ fn without_colour_no_cell_has_one_and_the_text_is_the_same() {
     };
     assert!(!has_colour(&buffer(&plain, 120, 40)) && has_colour(&buffer(&colours, 120, 40)));
     assert_eq!(page(&plain, 120, 40), page(&colours, 120, 40), "a colour is never the only sign");
+}
+
+#[test]
+fn the_pages_colours_are_those_that_suit_any_background() {
+    let known =
+        |colour: &Color| *colour == Color::Reset || colours::tests::ALL.iter().any(|(one, _)| one == colour);
+    let mut seen = Vec::new();
+    for mode in ["armed", "degraded", "latched", "disarmed"] {
+        for (width, height) in [(60, 20), (80, 24), (120, 40)] {
+            let causes = vec!["cliff".into()];
+            let mut model = model(Status { causes, mode: mode.into(), ..in_world(WORLD, true) });
+            (model.colour, model.notice) = (true, "a message".into());
+            (0..4).for_each(|step| {
+                let mut next = model.newest.clone();
+                next.room.as_mut().unwrap().pose[1] += f64::from(step) * 0.2;
+                model.take(next);
+            });
+            for cell in buffer(&model, width, height).content() {
+                assert!(known(&cell.fg) && cell.bg == Color::Reset, "{mode}: {:?} on {:?}", cell.fg, cell.bg);
+                seen.push(cell.fg);
+            }
+        }
+    }
+    assert!(colours::tests::ALL.iter().all(|(colour, _)| seen.contains(colour)), "each is used: {seen:?}");
+}
+
+#[test]
+fn every_problem_has_a_mark_whatever_the_colours() {
+    let mut model = model(Status { causes: vec!["cliff".into()], ..status("degraded") });
+    for colour in [true, false] {
+        model.colour = colour;
+        let page = page(&model, 120, 40);
+        for problem in
+            ["!battery", "!motors: 3 failed", "!slots skipped", "!quality 2", "!100 Hz", "! cliff: "]
+        {
+            has(&page, problem);
+        }
+        let buffer = buffer(&model, 120, 40);
+        let bold = buffer.content().iter().filter(|cell| cell.symbol() == "!");
+        assert!(bold.clone().count() >= 6 && bold.clone().all(|cell| cell.modifier.contains(Modifier::BOLD)));
+    }
 }
 
 #[test]
@@ -382,7 +472,7 @@ fn slices_are_shown_by_shade_as_many_as_fit() {
     let mut model = model(Status { slices: Some(slices()), ..status("armed") });
     model.page = Page::Slices;
     let small = page(&model, 80, 24);
-    has(&small, " Channels that vary most, at their peaks: -0.25 dark, +0.75 bright; cycle 812");
+    has(&small, " Channels that vary most, at their peaks: -0.25 empty, +0.75 full; cycle 812");
     has(&small, " 9 content, z 2");
     has(&small, "40 pattern, z 26");
     let body: Vec<Vec<char>> = small[6..22].iter().map(|line| line.chars().collect()).collect();
