@@ -100,6 +100,12 @@ fn a_viewer_sees_a_running_robot_and_hears_of_its_end() {
     let path = next(8, "/path", &|_| true);
     assert_eq!(path["entities"][0]["id"], "path", "all of it, for a viewer that came late");
 
+    let late = next(9, "/lateness", &|late| !late["wire_us"].is_null());
+    assert!(late["release_us"].as_f64().is_some_and(|us| us > 0.0) && late["slots_lost"].is_u64(), "{late}");
+    let process = next(10, "/process", &|_| true);
+    let (memory, files) = (process["resident_kib"].as_u64(), process["open_files"].as_u64());
+    assert!(memory > Some(0) && files > Some(0) && process["slots_unrecorded"].is_null(), "{process}");
+
     assert_eq!(channel("/slices")["schemaName"], "foxglove.RawImage");
     let slices = next(7, "/slices", &|slices| slices["cycle"].as_u64() > Some(0));
     let pixels =
@@ -145,7 +151,15 @@ fn the_viewers_layout_names_only_what_there_is() {
         assert!(key.is_empty() || topic.schema(&facts)["properties"].get(key).is_some(), "{path}");
     };
     let mut paths = 0;
-    for panel in panels.values() {
+    for (name, panel) in panels {
+        assert_eq!(panel["foxglovePanelTitle"], panel["lichtblickPanelTitle"], "{name}");
+        let title = panel["lichtblickPanelTitle"].as_str().expect("a title");
+        let drawn = panel["paths"].as_array().into_iter().flatten();
+        let named: Vec<&str> = drawn.chain([panel]).flat_map(names_in).collect();
+        for name in named {
+            let unit = unit_of(name).unwrap_or_else(|| panic!("what is the unit of {name}?"));
+            assert!(title.ends_with(unit), "'{title}' does not name the unit of {name}, {unit}");
+        }
         let values = panel["paths"].as_array().into_iter().flatten().map(|path| &path["value"]);
         let image = panel.get("imageMode").map(|image| &image["imageTopic"]);
         for path in values.chain(panel.get("topicPath")).chain(image) {
@@ -155,6 +169,28 @@ fn the_viewers_layout_names_only_what_there_is() {
         panel["topics"].as_object().into_iter().flatten().for_each(|(topic, _)| known(topic));
     }
     assert!(paths > 5, "{paths}");
+}
+
+/// The topics and keys that a panel, or a path of one, shows.
+fn names_in(part: &Value) -> Vec<&str> {
+    let one = [&part["value"], &part["topicPath"], &part["imageMode"]["imageTopic"]];
+    let one = one.into_iter().filter_map(Value::as_str);
+    one.chain(part["topics"].as_object().into_iter().flat_map(|topics| topics.keys()).map(String::as_str))
+        .collect()
+}
+
+/// The unit of what a panel shows, as its title says it; empty: a text, or a level. Viewers show no unit of
+/// their own.
+fn unit_of(name: &str) -> Option<&'static str> {
+    match name {
+        "/scene" | "/path" => Some(", m"),
+        "/frame.value" => Some(", in the units of the board file"),
+        "/command" => Some(", -1 to 1"),
+        "/field.confidence" | "/field.novelty" => Some(", 0 to 1"),
+        "/mode.mode" | "/quality.level" | "/field.goal_state" | "/reflex" | "/slices" => Some(""),
+        other if other.ends_with("_us") => Some(", us"),
+        _ => None,
+    }
 }
 
 /// Lists the panels of a layout. A layout is a panel, or is split into two layouts.

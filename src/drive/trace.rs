@@ -3,11 +3,13 @@
 
 mod checkpoints;
 mod inputs;
+mod peaks;
 mod recorder;
 mod summary;
 
 pub use checkpoints::{CHECKPOINT_EVERY, Checkpoint, CheckpointTap, Checkpoints, checkpoint_tap};
 pub use inputs::{Inputs, READING_TAP, ReadingTap, Taken, reading_tap};
+pub use peaks::{LatenessPeak, LatenessPeaks};
 pub use recorder::{Recorder, latency_histogram, note};
 pub use summary::{Latency, StepDown, Summary};
 

@@ -279,13 +279,13 @@ fn report_to(service: &mut Service, sources: &Sources, now: Instant) {
     });
 }
 
-/// Adds the robot's status to its recording, once a second, leaving out what the recording holds for every
-/// slot anyway.
+/// Adds the robot's status to its recording, once a second, leaving out what it has other topics
+/// for.
 fn record_status(recording: Option<&Recording>, due: &mut Instant, sources: &Sources, now: Instant) {
     let Some(recording) = recording.filter(|_| now >= *due) else { return };
     *due = now + STATUS_EVERY;
     let status = sources.status();
-    let status = Status { measured: status.measured.clone().without_slots(), room: None, ..status };
+    let status = Status { measured: status.measured.clone().without_topics(), room: None, ..status };
     if let Ok(json) = serde_json::to_string(&status) {
         recording.status(now, json);
     }

@@ -1,6 +1,6 @@
 //! Turns records into a summary and a digest. Runs on a non-real-time thread, so it may allocate.
 
-use super::{Record, StepDown, Summary};
+use super::{LatenessPeaks, Record, StepDown, Summary};
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::Health;
 use crate::base::plan::Cause;
@@ -37,6 +37,8 @@ pub struct Recorder {
     pub device: [Histogram<u64>; DeviceTimes::PARTS.len()],
     /// The parts of a cycle that a brain on another computer computed, in the order of `LinkTimes::PARTS`.
     pub link: [Histogram<u64>; LinkTimes::PARTS.len()],
+    /// When the loop was late, and how late.
+    pub lateness_peaks: LatenessPeaks,
     /// How smooth each motor's commands were while they came from the field or a reflex.
     pub smoothness: heapless::Vec<Smoothness, MAX_MOTORS>,
 }
@@ -65,12 +67,14 @@ impl Recorder {
             answer: latency_histogram(),
             device: std::array::from_fn(|_| latency_histogram()),
             link: std::array::from_fn(|_| latency_histogram()),
+            lateness_peaks: LatenessPeaks::default(),
         }
     }
 
     /// Adds one record.
     pub fn absorb(&mut self, record: &Record) {
         self.count(record);
+        self.lateness_peaks.absorb(record);
         note(&mut self.release_late, record.began.since(record.slot));
         note(&mut self.exec, record.ended.since(record.began));
         for wire in record.receipts.iter().filter(|wire| wire.complete) {

@@ -7,12 +7,13 @@ use super::readings::{CycleTimes, Lateness, MotorStatus, Names, SensorStatus};
 use crate::base::frame::Health;
 use crate::base::plan::{Board, EngineKind, FileSensor, QualityLevel, SensorKind};
 use crate::base::time::{Instant, Span};
-use crate::drive::trace::{Latency, Recorder, StepDown, Summary};
+use crate::drive::trace::{Latency, LatenessPeak, Recorder, StepDown, Summary};
 use crate::field::remote::local::LinkPhase;
 use crate::field::remote::{LinkCounters, LinkHealth, LinkTimes, LinkWords};
 use crate::field::{DeviceTimes, EngineState, device};
 use crate::hardware::gpu_meter::{GpuFigures, GpuMeter};
 use crate::runtime::robot::Device;
+use crate::system::rt::ProcessUsage;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// How often the figures are collected: users do not read faster, and a percentile costs a pass over some
 /// thousand numbers.
 const EVERY: Span = Span::from_millis(100);
+/// How often the process's usage is read, as for a recording: it changes slowly, and reading it takes several
+/// system calls.
+const USAGE_EVERY: Span = Span::from_millis(1_000);
 
 /// The figures of a run so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -61,6 +65,9 @@ pub struct Measured {
     /// How late the slots began, as a histogram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lateness: Option<Lateness>,
+    /// When slots began late in the newest second: the largest values of each tenth of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub lateness_peaks: Vec<LatenessPeak>,
     /// How long the answered cycles took to compute, as a histogram.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cycle_times: Option<CycleTimes>,
@@ -75,12 +82,16 @@ pub struct Measured {
     /// How long each stage took in the cycles that a GPU computed, microseconds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub stages_us: BTreeMap<String, Latency>,
+    /// Resources that the program uses, at most a second ago.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process: Option<ProcessUsage>,
 }
 
 impl Measured {
-    /// These figures without the values that a recording contains for every slot.
-    pub fn without_slots(mut self) -> Measured {
+    /// These figures without those for which recordings and `live` have topics of their own.
+    pub fn without_topics(mut self) -> Measured {
         (self.sensors, self.motors, self.commanded_by) = Default::default();
+        (self.lateness_peaks, self.process) = Default::default();
         self
     }
 }
@@ -250,6 +261,8 @@ impl Instruments {
             failovers: summary.failovers,
             gpu_figures: self.gpu_meter.as_ref().and_then(GpuMeter::newest),
             stages_us: stages(recorder),
+            lateness_peaks: recorder.lateness_peaks.ended(),
+            process: None, // the observer adds it
         }
     }
 
@@ -321,12 +334,14 @@ pub struct Observer {
     instruments: Instruments,
     measured: Arc<Mutex<Measured>>,
     due: Instant,
+    /// The process's usage as last read, and when to read it again.
+    usage: (Option<ProcessUsage>, Instant),
 }
 
 impl Observer {
     /// An observer that stores the figures in `measured`.
     pub fn new(instruments: Instruments, measured: Arc<Mutex<Measured>>) -> Observer {
-        Observer { instruments, measured, due: Instant::ZERO }
+        Observer { instruments, measured, due: Instant::ZERO, usage: (None, Instant::ZERO) }
     }
 
     /// Collects the figures if they are due; called by the non-real-time thread.
@@ -336,7 +351,10 @@ impl Observer {
         }
         self.due = now + EVERY;
         self.instruments.take_link_message();
-        let measured = self.instruments.read(recorder);
+        if now >= self.usage.1 {
+            self.usage = (Some(ProcessUsage::now()), now + USAGE_EVERY);
+        }
+        let measured = Measured { process: self.usage.0, ..self.instruments.read(recorder) };
         *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = measured;
     }
 }

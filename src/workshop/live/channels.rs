@@ -5,27 +5,14 @@ use super::room;
 use crate::base::time::Instant;
 use crate::decision::motion::OdometryPose;
 use crate::drive::record::{
-    CommandMessage, Facts, FrameMessage, Scene, SceneMessages, SceneMoment, Topic, image,
+    CommandMessage, Facts, FrameMessage, RecordingStatus, RobotShape, Scene, SceneMessages, SceneMoment,
+    Topic, image,
 };
+use crate::drive::trace::LatenessPeak;
 use crate::runtime::control::Status;
+use crate::system::rt::ProcessUsage;
 use serde::Serialize;
 use serde_json::{Value, json};
-
-/// The channels, in the order of their numbers. Lateness is missing: a status has its distribution over the
-/// whole run (`/status`), whereas a recording has the largest value since the last message. The process's
-/// resource usage is in recordings only.
-const TOPICS: [Topic; 10] = [
-    Topic::Frame,
-    Topic::Command,
-    Topic::Mode,
-    Topic::Reflex,
-    Topic::Quality,
-    Topic::Field,
-    Topic::Status,
-    Topic::Scene,
-    Topic::Path,
-    Topic::Slices,
-];
 
 /// The channels of one robot.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +35,7 @@ impl Channels {
     /// How the channels are advertised to viewers.
     pub(super) fn advertised(&self) -> Vec<Advertised> {
         let facts = Facts { sensors: self.sensors.clone(), motors: self.motors.clone(), ..Facts::default() };
-        let numbered = TOPICS.iter().enumerate();
+        let numbered = Topic::ALL.iter().enumerate();
         let advertised = numbered.map(|(id, topic)| Advertised {
             id: id as u32,
             topic: topic.name(),
@@ -60,30 +47,60 @@ impl Channels {
         advertised.collect()
     }
 
-    /// Number of channels.
-    pub(super) const COUNT: usize = TOPICS.len();
+    /// Number of channels: every topic of a recording, except `/slot` and `/checkpoint`, which only a replay
+    /// can read. A channel's number is its topic's place in [`Topic::ALL`].
+    pub(super) const COUNT: usize = Topic::ALL.len();
 
-    /// Each channel's message; `None` if the channel has none now. `scene` draws this robot.
+    /// Each channel's message; `None` if the channel has none now. `followed` is the robot of this status.
     pub(super) fn messages(
         status: &Status,
-        scene: &mut Scene,
+        followed: &mut Followed,
         now: Instant,
     ) -> [Option<Vec<u8>>; Channels::COUNT] {
-        let drawn = draw(status, scene, now);
+        let drawn = draw(status, &mut followed.scene, now);
+        let lateness = followed.lateness(status);
         let message = |topic| match topic {
             Topic::Frame => json(&frame(status)),
             Topic::Command => json(&command(status)),
             Topic::Mode => json(&mode(status)),
             Topic::Reflex => json(&json!({"active": status.causes, "latched": latched(status)})),
             Topic::Quality => json(&quality(status)?),
+            Topic::Lateness => json(lateness.as_ref()?),
             Topic::Field => json(&field(status)?),
             Topic::Status => json(&whole(status)),
+            Topic::Process => json(&process(status)?),
             Topic::Scene => json(&drawn.as_ref()?.scene),
             Topic::Path => json(drawn.as_ref()?.path.as_ref()?),
             Topic::Slices => json(&image(now, status.slices.clone()?)),
-            Topic::Lateness | Topic::Process => None,
         };
-        TOPICS.map(message)
+        Topic::ALL.map(message)
+    }
+}
+
+/// What is known of a robot from its earlier statuses.
+#[derive(Default)]
+pub(super) struct Followed {
+    /// Draws the robot.
+    pub scene: Scene,
+    /// The last slot whose lateness was sent.
+    slot: Option<u64>,
+}
+
+impl Followed {
+    /// A robot of this shape, without earlier statuses.
+    pub(super) fn new(shape: RobotShape) -> Followed {
+        Followed { scene: Scene::new(shape), slot: None }
+    }
+
+    /// The largest times since the last message; `None`: no stretch of slots has ended since then.
+    fn lateness(&mut self, status: &Status) -> Option<Value> {
+        let peaks = status.measured.lateness_peaks.iter().copied();
+        let LatenessPeak { slot, release_us, work_us, wire_us, slots_lost } =
+            peaks.filter(|peak| Some(peak.slot) > self.slot).reduce(LatenessPeak::with)?;
+        self.slot = Some(slot);
+        Some(
+            json!({"release_us": release_us, "work_us": work_us, "wire_us": wire_us, "slots_lost": slots_lost}),
+        )
     }
 }
 
@@ -165,9 +182,22 @@ fn draw(status: &Status, scene: &mut Scene, now: Instant) -> Option<SceneMessage
     Some(messages)
 }
 
+/// The process's usage, and how much its recording has lost: null if nothing is recorded.
+fn process(status: &Status) -> Option<Value> {
+    let ProcessUsage { resident_kib, locked_kib, threads, open_files } = status.measured.process?;
+    let unrecorded = status.recording.as_ref().map(RecordingStatus::lost);
+    Some(json!({
+        "resident_kib": resident_kib,
+        "locked_kib": locked_kib,
+        "threads": threads,
+        "open_files": open_files,
+        "slots_unrecorded": unrecorded,
+    }))
+}
+
 /// The status without the parts that other channels carry.
 fn whole(status: &Status) -> Status {
-    let measured = status.measured.clone().without_slots();
+    let measured = status.measured.clone().without_topics();
     Status { measured, slices: None, ..status.clone() }
 }
 
@@ -193,6 +223,8 @@ pub(super) mod tests {
             "heading_deg": 90.0,
         });
         json["answer"] = json!({"cycle": 7, "age_ms": 3.0, "confidence": 0.5, "novelty": 0.1});
+        json["lateness_peaks"] = json!([peak(9, 80.0), peak(19, 60.0)]);
+        json["process"] = json!({"resident_kib": 9_000, "locked_kib": 8_000, "threads": 9, "open_files": 7});
         json["slices"] = json!({
             "cycle": 7, "channels": [5, 17, 40, 50], "planes": [1, 2, 3, 4], "range": [-0.5, 0.5], "width": 2,
             "height": 2, "data": "AAAAAA==",
@@ -200,11 +232,15 @@ pub(super) mod tests {
         serde_json::from_value(json).unwrap()
     }
 
+    fn peak(slot: u64, release_us: f64) -> Value {
+        json!({"slot": slot, "release_us": release_us, "work_us": 50.0, "wire_us": 500.0, "slots_lost": 1})
+    }
+
     #[test]
     fn every_message_has_only_keys_of_its_channels_schema() {
         let status = status("");
         let advertised = Channels::of(&status).advertised();
-        let messages = Channels::messages(&status, &mut Scene::default(), Instant::ZERO);
+        let messages = Channels::messages(&status, &mut Followed::default(), Instant::ZERO);
         assert_eq!(advertised.len(), messages.len());
         for (channel, message) in advertised.iter().zip(&messages) {
             let schema: Value = serde_json::from_str(&channel.schema).unwrap();
@@ -216,21 +252,44 @@ pub(super) mod tests {
         }
     }
 
+    fn message(topic: &str, status: &Status, followed: &mut Followed) -> Option<Value> {
+        let at = Topic::ALL.iter().position(|other| other.name() == topic).unwrap();
+        let messages = Channels::messages(status, followed, Instant::ZERO);
+        messages[at].as_ref().map(|message| serde_json::from_slice(message).unwrap())
+    }
+
+    #[test]
+    fn each_late_slot_is_in_one_message_however_often_it_is_read() {
+        let mut followed = Followed::default();
+        let mut status = status("");
+        let mut next = |peaks: Vec<Value>| {
+            status.measured.lateness_peaks = serde_json::from_value(json!(peaks)).unwrap();
+            let message = message("/lateness", &status, &mut followed)?;
+            Some((message["release_us"].as_f64(), message["slots_lost"].as_u64()))
+        };
+        assert_eq!(next(vec![peak(9, 80.0), peak(19, 60.0)]), Some((Some(80.0), Some(2))));
+        assert_eq!(next(vec![peak(9, 80.0), peak(19, 60.0)]), None, "nothing new");
+        assert_eq!(next(vec![peak(19, 60.0), peak(29, 50.0)]), Some((Some(50.0), Some(1))));
+        let late = vec![peak(29, 50.0), peak(39, 700.0), peak(49, 40.0)];
+        assert_eq!(next(late), Some((Some(700.0), Some(2))), "also after a late request");
+    }
+
     #[test]
     fn messages_hold_what_the_status_says() {
-        let read = |topic: &str| -> Value {
-            let at = TOPICS.iter().position(|other| other.name() == topic).unwrap();
-            let messages = Channels::messages(&status(""), &mut Scene::default(), Instant::ZERO);
-            serde_json::from_slice(messages[at].as_ref().unwrap()).unwrap()
-        };
+        let read = |topic: &str| -> Value { message(topic, &status(""), &mut Followed::default()).unwrap() };
         assert_eq!(read("/frame")["value"]["range"], 0.1, "the sensor's f32, not a nearby double");
         let command = read("/command");
         assert_eq!((&command["motor"]["left"], &command["source"]), (&json!(-0.25), &json!("a reflex")));
         assert_eq!(read("/mode")["mode"], "armed");
         assert_eq!(read("/quality")["level"], 2);
         assert_eq!(read("/field")["age_us"], 3_000.0);
+        let lost = &read("/process")["slots_unrecorded"];
+        assert_eq!((&read("/process")["open_files"], lost), (&json!(7), &Value::Null), "nothing is recorded");
         let goal = &read("/scene")["entities"][1];
         assert_eq!((&goal["id"], &goal["texts"][0]["text"]), (&json!("goal"), &json!("going")));
-        assert_eq!((&read("/status")["mode"], read("/status").get("sensors")), (&json!("armed"), None));
+        let whole = read("/status");
+        assert_eq!(whole["mode"], "armed");
+        let elsewhere = ["sensors", "motors", "lateness_peaks", "process", "slices"];
+        assert!(elsewhere.iter().all(|key| whole.get(key).is_none()), "other topics have these: {whole}");
     }
 }

@@ -1,10 +1,9 @@
 //! The server: accepts viewers and passes the robot's updates to each. It never waits for any of them.
 
-use super::channels::Channels;
+use super::channels::{Channels, Followed};
 use super::protocol::{advertise, answers_again, server_info, silent};
 use super::viewer::serve;
 use crate::base::time::Instant;
-use crate::drive::record::Scene;
 use crate::runtime::control::Status;
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use std::io;
@@ -66,8 +65,8 @@ pub struct Server {
     counts: Arc<Counts>,
     /// Whether the robot did not answer the last request.
     silent: bool,
-    /// Draws the robot.
-    scene: Scene,
+    /// What is known of the robot.
+    followed: Followed,
     /// Number of slots that the robot had run at the last status.
     slots: u64,
 }
@@ -90,7 +89,7 @@ impl Server {
         let channels = advertise(&Channels::of(status).advertised());
         let hello = Hello { info: server_info(&status.board, session), channels };
         let (serving, counts) = Default::default();
-        let (viewers, scene) = (Vec::new(), Scene::new(status.shape.clone()));
+        let (viewers, followed) = (Vec::new(), Followed::new(status.shape.clone()));
         let session = session.to_string();
         Ok(Server {
             listener,
@@ -101,7 +100,7 @@ impl Server {
             serving,
             counts,
             silent: false,
-            scene,
+            followed,
             slots: 0,
         })
     }
@@ -120,7 +119,7 @@ impl Server {
     /// the robot, so the path begins anew with the next one.
     pub fn accept(&mut self) -> io::Result<bool> {
         if self.serving.load(Ordering::Relaxed) == 0 {
-            self.scene.forget_path();
+            self.followed.scene.forget_path();
         }
         loop {
             match self.listener.accept() {
@@ -173,13 +172,13 @@ impl Server {
             let info = server_info(&status.board, &format!("{}-{}", self.session, self.runs));
             self.hello = Hello { info, channels };
             self.viewers.clear();
-            self.scene = Scene::new(status.shape.clone());
+            self.followed = Followed::new(status.shape.clone());
         }
         if std::mem::take(&mut self.silent) {
             self.tell(&News::Notice(answers_again().into()));
         }
         let batch =
-            Batch { time_ns: now.as_nanos(), messages: Channels::messages(status, &mut self.scene, now) };
+            Batch { time_ns: now.as_nanos(), messages: Channels::messages(status, &mut self.followed, now) };
         self.tell(&News::Batch(Arc::new(batch)));
     }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::decision::fixture::at;
+use crate::drive::record::Topic;
 use crate::workshop::live::channels::tests::status;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant as Moment};
@@ -133,7 +134,8 @@ fn a_slow_viewer_loses_news_and_another_one_none() {
         (0..2).map(|_| viewer(&mut server, "foxglove.sdk.v1").expect("a viewer")).collect();
     for client in &mut clients {
         let (_, _) = (text(client), text(client));
-        send(client, &json!({"op": "subscribe", "subscriptions": [{"id": 1, "channelId": 6}]}));
+        let status = Topic::ALL.iter().position(|topic| *topic == Topic::Status);
+        send(client, &json!({"op": "subscribe", "subscriptions": [{"id": 1, "channelId": status}]}));
         settle(client);
     }
     let (mut fast, _slow) = (clients.remove(0), clients.remove(0));
