@@ -15,7 +15,7 @@ pub(super) const ORANGE: Color = Color::Indexed(130);
 /// A latched robot; missing floor.
 pub(super) const RED: Color = Color::Indexed(160);
 /// The line on the floor.
-pub(super) const TEAL: Color = Color::Indexed(30);
+pub(super) const VIOLET: Color = Color::Indexed(98);
 /// The path driven.
 pub(super) const BLUE: Color = Color::Indexed(33);
 /// The sonar's cone.
@@ -30,7 +30,7 @@ pub(super) mod tests {
     /// Every colour, and the contrast that it needs: 3 for bold titles and lines (WCAG 2.1, 1.4.3 and
     /// 1.4.11). Text needs 4.5 there; no orange reaches it on white and black, and this one comes closest.
     pub(in super::super) const ALL: [(Color, f64); 7] =
-        [(GREEN, 4.5), (ORANGE, 4.4), (RED, 3.0), (TEAL, 3.0), (BLUE, 3.0), (AMBER, 3.0), (MAGENTA, 4.5)];
+        [(GREEN, 4.5), (ORANGE, 4.4), (RED, 3.0), (VIOLET, 4.5), (BLUE, 3.0), (AMBER, 3.0), (MAGENTA, 4.5)];
 
     /// Luminance of a colour of the cube of 6 x 6 x 6 that follows the sixteen named ones, 0 to 1 (WCAG 2.1).
     fn luminance(colour: Color) -> f64 {

@@ -30,7 +30,8 @@ const LOW: u16 = 28;
 /// The fewest rows in which the room is drawn, with its title.
 const LEAST_ROOM: u16 = 4;
 
-/// Most lines of a message, a cause or the mode in a narrow window.
+/// Most lines of a message, a cause or the mode in a narrow window: the longest of them fit into three lines
+/// of 40 columns.
 const NARROW_LINES: usize = 3;
 
 /// Draws the page.

@@ -50,7 +50,7 @@ impl Paint {
         Paint {
             wall: Color::Reset,
             cliff: colours::RED,
-            line: colours::TEAL,
+            line: colours::VIOLET,
             trail: colours::BLUE,
             cone: colours::AMBER,
             car: colours::GREEN,

@@ -9,9 +9,10 @@ use ratatui::layout::Rect;
 
 /// Lines for the motors: those of a car, and one that counts the rest.
 const MOTORS: usize = 4;
-/// Lines for the buses.
+/// Lines for the buses: a car has one bus, and one line says how it was recovered.
 const BUSES: usize = 2;
-/// The fewest columns in which the room is drawn beside the panels; with fewer it comes below them.
+/// The fewest columns in which the room is drawn beside the panels, 32 dots across. With fewer, the car would
+/// be hardly larger than a dot, so the room comes below the panels.
 const BESIDE: u16 = 16;
 
 /// Draws the page of a `window` into its `body`.
