@@ -207,11 +207,6 @@ impl DecisionField {
         self.steps += 1;
     }
 
-    /// The axes.
-    pub fn axes(&self) -> &[Axis] {
-        &self.settings.axes
-    }
-
     /// u of each site; the first axis varies fastest.
     pub fn activation(&self) -> &[f32] {
         &self.activation

@@ -23,7 +23,7 @@ const USUAL_SITES: i64 = 61;
 const USUAL_WIDTH_SITES: f32 = 5.0;
 /// Range of the height of a bump. The presets detect inputs above 4.45.
 const HEIGHT: std::ops::RangeInclusive<f64> = -20.0..=20.0;
-/// How long a field may keep a peak without input, seconds: from one cycle to an hour.
+/// How long a field may keep a peak without input, seconds: from the field's own time constant to an hour.
 const FORGETS_AFTER_S: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 /// Words that `ganglion go` understands by itself.
 const TAKEN: [&str; 4] = ["home", "patrol", "stop", "wander"];
