@@ -1,10 +1,29 @@
 # shellcheck shell=bash
-# What scripts/flash and scripts/rollback share: ssh that never asks a question, text from a robot made safe to print,
-# and parsing of the JSON in a robot's answers. Bash and coreutils only. The caller has set PROGRAM and WORK
-# (a private folder).
+# What scripts/flash and scripts/rollback share: ssh that never asks a question, one connection for all calls to
+# a robot, text from a robot made safe to print, and parsing of the JSON in a robot's answers. Bash and coreutils
+# only. The caller has set PROGRAM; `call` and what follows it need OWN, a private folder.
 
 # Gives up on an unreachable robot after 10 s, and on a dead connection after 15 s.
 SSH=(ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 -o LogLevel=ERROR)
+
+# share_connections: from here on, the first call to a robot authenticates, and the later ones use its connection
+# (ControlMaster of ssh_config(5)). If it is cut, or the robot's sshd allows one session on it only, a call
+# authenticates again. `end_connections` ends them all; if this script is killed before that, they end after ten
+# minutes without a call. A shorter time would end them while a fleet waits for its wave.
+SOCKETS=''
+share_connections() {
+    # A socket's path has at most 104 bytes (108 on Linux), and TMPDIR may be long.
+    SOCKETS=$(TMPDIR=/tmp mktemp -d 2> /dev/null) || return 0
+    SSH+=(-o ControlMaster=auto -o ControlPersist=600 -o "ControlPath=$SOCKETS/%C")
+}
+end_connections() {
+    local socket
+    [ -n "$SOCKETS" ] || return 0
+    for socket in "$SOCKETS"/*; do
+        [ ! -e "$socket" ] || timeout 5 ssh -O exit -o "ControlPath=$socket" -- robot
+    done > /dev/null 2>&1
+    rm -rf "$SOCKETS"
+}
 
 fail() {
     local code=$1
@@ -56,9 +75,9 @@ call() {
 # that crashed on the robot has a different code.
 is_cut() { case $1 in 255 | 124 | 141 | 153) ;; *) false ;; esac; }
 
-# update_command PROGRAM WORDS: sets COMMAND. The remote shell keeps running, so that a crash shows up as an
-# exit code, not as a failed connection.
-update_command() { COMMAND="sh -c '$AS_ROOT$1 update $2; exit \$?'"; }
+# update_command PROGRAM WORDS [THEN]: sets COMMAND. The remote shell keeps running, so that a crash shows up as
+# an exit code, not as a failed connection; it may then run a second command.
+update_command() { COMMAND="sh -c '$AS_ROOT$1 update $2; rc=\$?${3:+; $3}; exit \$rc'"; }
 
 # said FILE: sets SAID to the last three lines of a file with a robot's output, joined into one line.
 said() {

@@ -3,7 +3,18 @@
 # and run on the robot, so it uses only POSIX sh, coreutils and what every Debian has. It only reads. $1: the version to be
 # installed.
 new=$1
-fact() { printf '%s %s\n' "$1" "$(printf %s "$2" | tr '\n\t' '  ' | cut -c "1-${3:-400}")"; }
+# fact NAME VALUE: prints one line, with one space between the words of the value. No program runs, because there
+# are twenty facts, and the laptop cuts them anyway.
+fact() {
+    fact=$1
+    set -f
+    # shellcheck disable=SC2086 # split into words
+    set -- $2
+    set +f
+    printf %s "$fact"
+    printf ' %s' "$@"
+    echo
+}
 quiet() { timeout 20 "$@" 2> /dev/null < /dev/null; }
 
 if [ "$(id -u)" = 0 ]; then
@@ -23,7 +34,8 @@ fact system "$(sed -n 's/^PRETTY_NAME=//p' /etc/os-release 2> /dev/null | tr -d 
 fact l4t "$(head -n 1 /etc/nv_tegra_release 2> /dev/null | cut -d , -f 1,2)"
 fact architecture "$(dpkg --print-architecture 2> /dev/null)"
 fact glibc "$(getconf GNU_LIBC_VERSION 2> /dev/null | cut -d ' ' -f 2)"
-fact driver "$(quiet nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)"
+driver=$(quiet nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)
+fact driver "$driver"
 
 # space FOLDER NAME: the KiB available to ordinary users, and the device number of the file system.
 space() {
@@ -46,18 +58,17 @@ if [ -f "$board" ]; then
         done
     fi
     fact board "$(basename "$base" .toml)"
-    fact engine "$(quiet ganglion check "$board" --json |
+    [ -z "$driver" ] || fact engine "$(quiet ganglion check "$board" --json |
         sed -n 's/.*"key":"field.engine","origin":"[^"]*","value":"\\"\([a-z0-9-]*\)\\"".*/\1/p' | tail -n 1)"
 fi
 [ ! -f /etc/ganglion/allowed_signers ] || fact signers yes
-fact program "$(quiet ganglion --version | head -n 1)"
-fact runtime "$(quiet systemctl is-active ganglion)"
 # shellcheck disable=SC2086 # two words or none
 fact mode "$(quiet $as_root ganglion status --json | tail -n 1 | grep -o '"mode" *: *"[a-z-]*"' | head -n 1 | cut -d '"' -f 4)"
 
 # shellcheck disable=SC2086
 status=$(quiet $as_root ganglion update status --json | tail -n 1)
-fact status "$status" 65536
+fact status "$status"
+[ -n "$status" ] || fact program "$(quiet ganglion --version | head -n 1)"
 installed=$(printf %s "$status" | sed -n 's/.*"installed" *: *"\([^"]*\)".*/\1/p')
 order=''
 if [ -n "$installed" ]; then

@@ -15,6 +15,9 @@ LINES_SHOWN=200
 # The copy of the proven program that an update keeps: it works even if the installed program does not.
 RESCUE=/var/lib/ganglion-update/rescue
 
+# read_status FILE: reads the robot's status, the last line of FILE, into J.
+read_status() { read_json "$(tail -n 1 "$1" | tr -d '\0')" && [ "${J[schema]-}" = 1 ]; }
+
 # ask_status HOST: reads `ganglion update status` into J; ANSWERED is the program that answered. Returns 0
 # with an answer, 1 without one; CODE and WHY then say why.
 ask_status() {
@@ -27,7 +30,7 @@ ask_status() {
             ssh_failed "$host"
             return 1
         fi
-        read_json "$(tail -n 1 "$OWN/out" | tr -d '\0')" && [ "${J[schema]-}" = 1 ] && return 0
+        read_status "$OWN/out" && return 0
     done
     said "$OWN/err"
     CODE=69 WHY="'ganglion update status' gives no answer there: ${SAID:-exit code $rc}"
@@ -44,10 +47,12 @@ remembered() {
     REMEMBERED=$(printf %s "$text" | sha256sum)
 }
 
-# wait_for_end HOST LIMIT_S: waits until the robot reports no unfinished update. Returns 0 with the robot's
-# last answer in J, or 1; CODE and WHY then say why.
+# wait_for_end HOST LIMIT_S RC: waits until the robot reports no unfinished update; RC is the exit code of
+# `watch`, which already has that report if nothing broke. Returns 0 with the robot's last answer in J, or 1;
+# CODE and WHY then say why.
 wait_for_end() {
     local host=$1 until=$((SECONDS + $2)) tries=0
+    ! is_cut "$3" && read_status "$OWN/status" && [ -z "${J[unfinished.phase]-}" ] && return 0
     while :; do
         if ask_status "$host"; then
             [ -n "${J[unfinished.phase]-}" ] || return 0
@@ -72,17 +77,22 @@ wait_for_end() {
     done
 }
 
-# watch HOST SECONDS: runs COMMAND, which reports its phases; each line becomes an event. Returns its exit code.
+# watch HOST SECONDS PROGRAM WORDS: runs an update there and then asks for the status, which goes to $OWN/status;
+# each other line becomes an event. Returns the update's exit code.
 watch() {
     local host=$1 limit=$2 line rc=0 lines=0
-    : > "$OWN/lines"
+    update_command "$3" "$4" "timeout 30 ${AS_ROOT}ganglion update status --json 2> /dev/null | tail -n 1"
+    : > "$OWN/status"
     {
         timeout --foreground "$limit" "${SSH[@]}" -- "$host" "$COMMAND" < /dev/null 2> >(head -c 65536 > "$OWN/err")
         echo $? > "$OWN/rc"
     } | dd bs=4096 count=4096 2> /dev/null | while IFS= read -r line || [ -n "$line" ]; do # head would buffer lines
         clean "$line" 160
         lines=$((lines + 1))
-        case $CLEAN in '' | '{'*) continue ;; esac
+        case $CLEAN in
+        '') continue ;;
+        '{'*) printf '%s\n' "$line" > "$OWN/status" && continue ;;
+        esac
         [ $lines -gt $LINES_SHOWN ] || event "$CLEAN"
     done
     rc=$(cat "$OWN/rc")

@@ -109,6 +109,8 @@ judge() {
     installed=$CLEAN
     F[$index.installed]=$installed
     F[$index.hold]=${J[hold]-}
+    clean "${J[runtime]-}" 20
+    F[$index.runtime]=$CLEAN
     clean "${J[board]-${F[$index.board]-}}" 60
     board=$CLEAN
     F[$index.board]=$board

@@ -39,11 +39,13 @@ kill $watch
 if [ "$(sha256sum < "$2.part" | cut -c 1-64)" != "$3" ]; then : > "$2.part"; exit 65; fi
 sync "$2.part"; mv "$2.part" "$2" || exit 73'
 
-# stage FOLDER NAME SIGNATURE AS_ROOT DOWNGRADE: the signature goes beside the package; the robot verifies it.
+# stage FOLDER NAME SIGNATURE AS_ROOT DOWNGRADE: the signature goes beside the package; the robot verifies it. Its
+# status before the trial follows as the last line.
 REMOTE_STAGE='umask 077; cd "$HOME/.cache/ganglion-flash/$1" || exit 73
 printf %s "$3" | base64 -d > "$2.sig" || exit 73
 $4 ganglion update stage "$PWD/$2" $5; rc=$?
 case $rc in 0 | 65) cd ..; rm -rf "./$1" ;; esac
+[ $rc != 0 ] || timeout 30 $4 ganglion update status --json 2> /dev/null | tail -n 1
 exit $rc'
 }
 
@@ -197,7 +199,7 @@ progress_of_copy() {
 # ---- stage
 
 stage_package() {
-    local start=$SECONDS rc=0 tries=0
+    local start=$SECONDS rc=0 tries=0 answer
     progress 'staging: the robot verifies signature, board and space'
     while :; do
         rc=0
@@ -218,7 +220,8 @@ stage_package() {
         ends $rc refused "the robot refuses the package: ${SAID:-exit code $rc}"
     fi
     took stage $start
-    case $(head -c 2000 "$OWN/out" | tr -d '\0') in
+    answer=$(head -c 2000 "$OWN/out" | tr -d '\0')
+    case ${answer%%\{*} in
     *'already active'*) ends 0 active 'already active' ;;
     esac
     event stage "staged in ${TOOK[stage]} s: signature, board and space are good"
@@ -228,19 +231,18 @@ stage_package() {
 
 try_package() {
     local start=$SECONDS rc=0 before
-    ask_status "$HOST" || ends "$CODE" unreachable "$WHY; staged, not tried"
+    read_status "$OWN/out" || ask_status "$HOST" || ends "$CODE" unreachable "$WHY; staged, not tried"
     remembered
     before=$REMEMBERED
     progress "trying $VERSION for $TRIAL"
-    update_command ganglion "trial --for $TRIAL"
-    watch "$HOST" $((TRIAL_S + 600)) || rc=$?
+    watch "$HOST" $((TRIAL_S + 600)) ganglion "trial --for $TRIAL" || rc=$?
     said "$OWN/err"
     if is_cut $rc; then
         event trial 'connection lost; the robot goes on by itself'
         progress 'connection lost; the robot goes on by itself'
         sleep 1
     fi
-    if ! wait_for_end "$HOST" $((TRIAL_S + 600)); then
+    if ! wait_for_end "$HOST" $((TRIAL_S + 600)) $rc; then
         took trial $start
         [ $rc != 0 ] || ends 0 committed "committed; afterwards: $WHY"
         ends "$CODE" unreachable "$WHY"

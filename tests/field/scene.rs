@@ -116,12 +116,17 @@ impl Scene {
         fs::write(self.0.join("packages/SHA256SUMS"), sum).expect("sums");
         path
     }
-    /// Runs a script of the laptop, without a terminal.
-    pub fn run(&self, script: &str, arguments: &[&str]) -> Output {
+    /// A script of the laptop, without a terminal.
+    pub fn script_command(&self, script: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("/bin/bash");
         command.arg(format!("scripts/{script}")).args(arguments).stdin(Stdio::null());
         command.env_clear().env("PATH", self.0.join("laptop")).env("SCENE", &*self.0);
-        command.env("TMPDIR", self.0.join("tmp")).env("HOME", &*self.0).output().expect("bash")
+        command.env("TMPDIR", self.0.join("tmp")).env("HOME", &*self.0);
+        command
+    }
+    /// Runs a script of the laptop.
+    pub fn run(&self, script: &str, arguments: &[&str]) -> Output {
+        self.script_command(script, arguments).output().expect("bash")
     }
     /// Runs `scripts/flash` with the package and `--yes`.
     pub fn flash(&self, arguments: &[&str]) -> Output {
@@ -139,6 +144,14 @@ impl Scene {
     pub fn order(&self) -> Vec<String> {
         self.lines(self.0.join("order"))
     }
+    /// How often the laptop had to authenticate at this robot.
+    pub fn logins(&self, robot: &str) -> usize {
+        self.lines(self.robot(robot).join("logins")).len()
+    }
+    /// The shared connections that began (`open ROBOT`) and ended (`exit ROBOT`, `cut ROBOT`), in order.
+    pub fn masters(&self) -> Vec<String> {
+        self.lines(self.0.join("masters"))
+    }
     /// The calls that changed the robot, in order.
     pub fn did(&self, robot: &str) -> Vec<String> {
         self.lines(self.robot(robot).join("did"))
@@ -155,6 +168,12 @@ impl Drop for Scene {
         let left = fs::read_dir(self.0.join("tmp")).map(|folder| folder.count()).unwrap_or(0);
         if !std::thread::panicking() {
             assert_eq!(left, 0, "a script left temporary files behind");
+            let masters = self.masters();
+            let opened = masters.iter().filter(|line| line.starts_with("open")).count();
+            assert_eq!(masters.len(), 2 * opened, "each shared connection ends once: {masters:?}");
+            for folder in self.lines(self.0.join("sockets")) {
+                assert!(!Path::new(&folder).exists(), "{folder}: a script left its sockets behind");
+            }
         }
     }
 }
