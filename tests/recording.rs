@@ -6,8 +6,8 @@ use ganglion::base::plan::{Board, SafetyPlan};
 use ganglion::base::time::{Instant, SimClock, Span};
 use ganglion::deploy::board;
 use ganglion::drive::record::{
-    Event, Facts, Medium, Opener, Plan, Quota, Reader, Recording, RecordingStatus, RecordingTarget, Slot,
-    Step, When,
+    Event, Facts, Medium, Opener, PROCESS_TOPIC, Plan, ProcessMessage, Quota, Reader, Recording,
+    RecordingStatus, RecordingTarget, Slot, Step, When,
 };
 use ganglion::field::shape::CHANNELS;
 use ganglion::runtime::replay::{Missing, Replay, Replayed};
@@ -126,12 +126,18 @@ pub fn record(
 ) -> (u64, RecordingStatus) {
     let (recording, sender) = Recording::start(plan, patient).expect("a thread");
     let faults = faults.iter().map(|text| Fault::parse(text).expect("a fault of the script")).collect();
-    let options = Options { seed, faults, recording: Some(sender), ..Options::default() };
+    let slots =
+        run_recorded(board, Options { seed, faults, recording: Some(sender), ..Options::default() }, seconds);
+    (slots, recording.end(LONG))
+}
+
+/// A run in virtual time; returns the number of slots that ran.
+fn run_recorded(board: &Board, options: Options, seconds: u64) -> u64 {
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
     let robot = Robot::build(board, clock.clone(), first, options).expect("it can be built");
     let until = first + Span::from_millis(1000 * seconds);
     let ending = runner::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
-    (ending.recorder.summary().slots_run, recording.end(LONG))
+    ending.recorder.summary().slots_run
 }
 
 fn recorded(seed: u64, faults: &[&str], seconds: u64) -> Vec<Step> {
@@ -141,6 +147,30 @@ fn recorded(seed: u64, faults: &[&str], seconds: u64) -> Vec<Step> {
     let steps = files.steps();
     assert_eq!((steps.len() as u64, status.slots, status.lost()), (run, run, 0), "every slot is there");
     steps
+}
+
+/// The status shows the same reading, so that `/proc` is read once a second for both.
+#[test]
+fn a_recording_takes_a_reading_of_usage_from_its_meter() {
+    let (board, files) = (sim_board(), Files::default());
+    let (recording, sender) =
+        Recording::start(plan(&board, When::Always, files.opener()), true).expect("a thread");
+    let read = recording.usage().at(Instant::ZERO);
+    run_recorded(&board, Options { recording: Some(sender), ..Options::default() }, 2);
+    recording.end(LONG);
+    let bytes = files.bytes();
+    let mut reader = Reader::new(&bytes[..]);
+    let mut usage = Vec::new();
+    while let Some(event) = reader.next_event().expect("it was written in order") {
+        if let Event::Message { topic, json, .. } = event
+            && topic == PROCESS_TOPIC
+        {
+            let message: ProcessMessage = serde_json::from_slice(&json).expect("a message");
+            usage.push(message.usage);
+        }
+    }
+    assert_eq!(usage[0], read, "within a second");
+    assert_ne!(usage[1], read, "after a second; by then the robot occupies memory");
 }
 
 /// A recording that begins two seconds before the robot is armed; it is armed in slot 1,700.

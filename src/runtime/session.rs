@@ -172,7 +172,8 @@ impl Session<'_> {
         let instruments = Instruments::of(board, quality, robot.device.clone())
             .with_link(robot.link_words.clone())
             .with_gpu_meter();
-        let mut observer = Observer::new(instruments, sources.measured.clone());
+        let usage = self.recording.map(Recording::usage).unwrap_or_default();
+        let mut observer = Observer::new(instruments, sources.measured.clone(), usage);
         let place = (self.control.as_deref(), Path::new(CONTROL_SOCKET));
         let server = open_server(board, place, sources.clone(), &self.interrupted)?;
         let mut hold = Hold::find(self.state.as_deref());

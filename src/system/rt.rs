@@ -14,7 +14,7 @@ pub mod triple_buffer;
 pub mod words;
 pub mod sync;
 
-pub use process_usage::ProcessUsage;
+pub use process_usage::{ProcessUsage, UsageMeter};
 pub use processor::{process_time, thread_time};
 
 pub use grant::{

@@ -9,6 +9,7 @@ use crate::drive::trace::{
     CheckpointTap, Checkpoints, ReadingTap, Record, Taken, checkpoint_tap, reading_tap,
 };
 use crate::field::slices::{FieldSlices, SlicesMessage};
+use crate::system::rt::UsageMeter;
 use crate::system::rt::triple_buffer::{Reader as Latest, Writer as Slot, triple_buffer};
 use crossbeam_channel::{Receiver, Sender};
 use std::io;
@@ -61,6 +62,7 @@ impl FieldCopyTap {
 pub struct Recording {
     items: Sender<Item>,
     counts: Arc<RecordingCounts>,
+    usage: Arc<UsageMeter>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -85,7 +87,8 @@ impl Recording {
     fn queued(plan: Plan, patient: bool, queue: usize) -> io::Result<(Recording, RecordSender)> {
         let counts: Arc<RecordingCounts> = Arc::default();
         let asked: Arc<AtomicBool> = Arc::default();
-        let mut writer = Writer::new(plan, counts.clone(), asked.clone());
+        let usage: Arc<UsageMeter> = Arc::default();
+        let mut writer = Writer::new(plan, counts.clone(), asked.clone(), usage.clone());
         writer.begin()?;
         let (items, taken_items): (Sender<Item>, Receiver<Item>) = crossbeam_channel::bounded(queue);
         let gone = Gone(counts.clone());
@@ -109,12 +112,17 @@ impl Recording {
             patient,
             counts: counts.clone(),
         };
-        Ok((Recording { items, counts, thread: Some(thread) }, feed))
+        Ok((Recording { items, counts, usage, thread: Some(thread) }, feed))
     }
 
     /// What the recording has written and lost.
     pub fn counts(&self) -> Arc<RecordingCounts> {
         self.counts.clone()
+    }
+
+    /// Measures what the process occupies.
+    pub fn usage(&self) -> Arc<UsageMeter> {
+        self.usage.clone()
     }
 
     /// Adds the robot's status as it was at `now`. A status that does not fit into the queue is left out.

@@ -17,7 +17,7 @@ use crate::base::frame::Reading;
 use crate::base::time::{Instant as SlotTime, Span};
 use crate::drive::trace::Record;
 use crate::field::slices::SlicesMessage;
-use crate::system::rt::{ProcessUsage, thread_time};
+use crate::system::rt::{UsageMeter, thread_time};
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use std::collections::BTreeMap;
 use std::io;
@@ -94,12 +94,18 @@ pub(super) struct Writer {
     synced: Instant,
     retry_at: Option<Instant>,
     words: BTreeMap<String, String>,
+    usage: Arc<UsageMeter>,
     /// Slot of the newest message about the process.
     measured: Option<SlotTime>,
 }
 
 impl Writer {
-    pub(super) fn new(plan: Plan, counts: Arc<RecordingCounts>, field_copy_asked: Arc<AtomicBool>) -> Writer {
+    pub(super) fn new(
+        plan: Plan,
+        counts: Arc<RecordingCounts>,
+        field_copy_asked: Arc<AtomicBool>,
+        usage: Arc<UsageMeter>,
+    ) -> Writer {
         let now = Instant::now();
         Writer {
             window: Window::new(plan.when),
@@ -116,6 +122,7 @@ impl Writer {
             synced: now,
             retry_at: None,
             words: BTreeMap::new(),
+            usage,
             measured: None,
         }
     }
@@ -200,7 +207,7 @@ impl Writer {
         if written.is_ok() && self.measured.is_none_or(|at| slot.since(at) >= PROCESS_EVERY || slot < at) {
             self.measured = Some(slot);
             let slots_unrecorded = self.counts.lost();
-            let message = ProcessMessage { usage: ProcessUsage::now(), slots_unrecorded };
+            let message = ProcessMessage { usage: self.usage.at(slot), slots_unrecorded };
             written = file.process(slot.as_nanos(), &message);
         }
         self.unsynced += 1;

@@ -13,7 +13,7 @@ use crate::field::remote::{LinkCounters, LinkHealth, LinkTimes, LinkWords};
 use crate::field::{DeviceTimes, EngineState, device};
 use crate::hardware::gpu_meter::{GpuFigures, GpuMeter};
 use crate::runtime::robot::Device;
-use crate::system::rt::ProcessUsage;
+use crate::system::rt::{ProcessUsage, UsageMeter};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,9 +21,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// How often the figures are collected: users do not read faster, and a percentile costs a pass over some
 /// thousand numbers.
 const EVERY: Span = Span::from_millis(100);
-/// How often the process's usage is read, as for a recording: it changes slowly, and reading it takes several
-/// system calls.
-const USAGE_EVERY: Span = Span::from_millis(1_000);
 
 /// The figures of a run so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -334,14 +331,14 @@ pub struct Observer {
     instruments: Instruments,
     measured: Arc<Mutex<Measured>>,
     due: Instant,
-    /// The process's usage as last read, and when to read it again.
-    usage: (Option<ProcessUsage>, Instant),
+    usage: Arc<UsageMeter>,
 }
 
 impl Observer {
-    /// An observer that stores the figures in `measured`.
-    pub fn new(instruments: Instruments, measured: Arc<Mutex<Measured>>) -> Observer {
-        Observer { instruments, measured, due: Instant::ZERO, usage: (None, Instant::ZERO) }
+    /// An observer that stores the figures in `measured`. `usage`: the meter of the run's recording, if there
+    /// is one.
+    pub fn new(instruments: Instruments, measured: Arc<Mutex<Measured>>, usage: Arc<UsageMeter>) -> Observer {
+        Observer { instruments, measured, due: Instant::ZERO, usage }
     }
 
     /// Collects the figures if they are due; called by the non-real-time thread.
@@ -351,10 +348,8 @@ impl Observer {
         }
         self.due = now + EVERY;
         self.instruments.take_link_message();
-        if now >= self.usage.1 {
-            self.usage = (Some(ProcessUsage::now()), now + USAGE_EVERY);
-        }
-        let measured = Measured { process: self.usage.0, ..self.instruments.read(recorder) };
+        let process = Some(self.usage.at(now));
+        let measured = Measured { process, ..self.instruments.read(recorder) };
         *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = measured;
     }
 }
@@ -362,4 +357,20 @@ impl Observer {
 /// The newest figures.
 pub(super) fn newest(measured: &Mutex<Measured>) -> Measured {
     measured.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_shows_the_usage_that_the_recording_has_read() {
+        let (usage, measured) = (Arc::<UsageMeter>::default(), Arc::default());
+        let recorded = usage.at(Instant::ZERO);
+        let memory = vec![1u8; 64 << 20]; // each page is written, so a new reading would differ
+        let mut observer = Observer::new(Instruments::default(), Arc::clone(&measured), usage);
+        observer.observe(&Recorder::new(Span::from_millis(10), 0), Instant::ZERO + Span::from_millis(900));
+        assert_eq!(newest(&measured).process, Some(recorded));
+        drop(memory);
+    }
 }
