@@ -285,7 +285,9 @@ impl Navigator {
         match chosen {
             Some(direction) => {
                 self.search = Search::default();
-                let wish = self.steering.go(direction - pose.heading, &self.room, seconds);
+                let room_behind = |wanted| arcs::room_behind(&self.body, &self.grid, pose, wanted);
+                let off = direction - pose.heading;
+                let wish = self.steering.go(off, &self.room, room_behind, seconds);
                 self.state = if self.steering.is_backing() { State::Backing } else { State::Going };
                 wish
             }

@@ -1,5 +1,5 @@
 //! The arcs that a car can drive, and how much room there is along each. A car that has to turn by a large
-//! angle uses this to choose the side.
+//! angle uses this to choose the side, and whether to turn backwards.
 
 use super::super::Body;
 use super::super::place_grid::PlaceGrid;
@@ -38,9 +38,6 @@ pub(super) struct Arc {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Arcs {
     rooms: [f32; SHARES.len()],
-    /// Known free room along the sharpest arcs backwards, with which the car turns to the left and to the
-    /// right, metres.
-    behind: [f32; 2],
 }
 
 impl Arcs {
@@ -49,13 +46,6 @@ impl Arcs {
         for (room, share) in self.rooms.iter_mut().zip(SHARES) {
             *room = room_along(body, grid, pose, share / body.turning_radius, Way::Forwards);
         }
-        self.behind = [-1.0, 1.0]
-            .map(|share| room_along(body, grid, pose, share / body.turning_radius, Way::Backwards));
-    }
-
-    /// Known free room along the sharpest arc backwards that turns the car to the side of `wanted`, metres.
-    pub(super) fn behind(&self, wanted: f32) -> f32 {
-        self.behind[usize::from(wanted < 0.0)]
     }
 
     /// The best arc towards a direction that is `off` radians from the heading of a car with this turning
@@ -74,6 +64,13 @@ impl Arcs {
         let is_nearest = SHARES.iter().all(|share| (share - wanted).abs() >= away);
         Arc { share: if is_nearest { wanted } else { arc.share }, ..arc }
     }
+}
+
+/// Known free room along the sharpest arc backwards that turns a car at `pose` to the side of `wanted`,
+/// metres.
+pub(super) fn room_behind(body: &Body, grid: &PlaceGrid, pose: OdometryPose, wanted: f32) -> f32 {
+    let share = if wanted < 0.0 { 1.0 } else { -1.0 };
+    room_along(body, grid, pose, share / body.turning_radius, Way::Backwards)
 }
 
 /// In which direction the car drives along an arc.

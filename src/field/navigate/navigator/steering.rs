@@ -5,6 +5,7 @@ use super::super::place_grid::PlaceGrid;
 use super::super::{Beam, Body, CLEARANCE, Wish};
 use super::arcs::Arcs;
 use crate::decision::motion::OdometryPose;
+use std::cell::LazyCell;
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 
 /// Range ahead of the robot in which closed cells are searched for, metres from the middle of the body.
@@ -154,12 +155,20 @@ impl Steering {
         self.backs
     }
 
-    /// Steers towards a direction that is `off` radians from the heading.
-    pub(super) fn go(&mut self, off: f64, room: &Room, seconds: f64) -> Wish {
+    /// Steers towards a direction that is `off` radians from the heading. `room_behind` measures the room
+    /// along the arc backwards that turns a car to the side of its argument. It is called only in a cycle
+    /// that could need it: it costs as much as the room along an arc forwards.
+    pub(super) fn go(
+        &mut self,
+        off: f64,
+        room: &Room,
+        room_behind: impl FnOnce(f32) -> f32,
+        seconds: f64,
+    ) -> Wish {
         let off = wrapped(off);
         self.since += seconds;
         if !self.body.turns_on_spot() {
-            return self.by_arc(off as f32, room);
+            return self.by_arc(off as f32, room, room_behind);
         }
         let limit = if self.turns_on_spot { SPOT_UNTIL } else { SPOT_FROM };
         self.turns_on_spot = off.abs() > limit || (room.ahead < NO_ROOM && off.abs() > 0.05);
@@ -171,14 +180,15 @@ impl Steering {
     }
 
     /// Steers towards the direction, for a body that needs room to turn.
-    fn by_arc(&mut self, off: f32, room: &Room) -> Wish {
+    fn by_arc(&mut self, off: f32, room: &Room, room_behind: impl FnOnce(f32) -> f32) -> Wish {
         let radius = self.radius();
         let wanted = (GAIN as f32 * off).clamp(-1.0, 1.0);
         let arc = room.arcs.best(off, wanted, radius);
-        let rear_first = off.abs() > REAR_FIRST && arc.off > FAR_OFF && room.arcs.behind(wanted) <= TOO_TIGHT;
+        let rear_first =
+            LazyCell::new(|| off.abs() > REAR_FIRST && arc.off > FAR_OFF && room_behind(wanted) <= TOO_TIGHT);
         let change = if self.backs {
             let goes_on = arc.off < NEAR_ENOUGH && arc.room > ROOM_AGAIN;
-            goes_on || room.behind < NO_ROOM || (self.since > BACKS_FOR && !rear_first)
+            goes_on || room.behind < NO_ROOM || (self.since > BACKS_FOR && !*rear_first)
         } else {
             let is_tight = arc.room.min(room.ahead.max(0.0) + SEEN_AHEAD) < BACKS_BELOW * radius;
             (is_tight || arc.off > FAR_OFF) && room.behind > ROOM_BEHIND && self.since > FORWARDS_FOR
@@ -189,7 +199,7 @@ impl Steering {
         }
         if self.backs {
             let speed = BACKING.min(BACKING_SPEED / self.body.full_speed);
-            let off = if rear_first { wrapped(f64::from(off) + PI) as f32 } else { off };
+            let off = if *rear_first { wrapped(f64::from(off) + PI) as f32 } else { off };
             let turn = (GAIN as f32 * off).clamp(-1.0, 1.0);
             return Wish { speed: -speed, curvature: -turn / radius };
         }
@@ -239,4 +249,57 @@ fn forwards(ahead: f32, off: f32, curvature: f32, full_speed: f32) -> Wish {
 /// `angle`, wrapped to -pi..=pi.
 fn wrapped(angle: f64) -> f64 {
     angle - TAU * libm::round(angle / TAU)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::CAR;
+    use super::*;
+
+    const POSE: OdometryPose = OdometryPose { at: [0.05, 0.05], heading: 0.0 };
+    /// The direction is almost straight behind the car, a little to the left.
+    const OFF: f64 = 3.0;
+
+    /// What a car knows after a look around between two walls, 0.31 m apart, with a third across their ends,
+    /// close ahead. The walls begin `begin` metres ahead of the rear axle, and there is nothing behind them;
+    /// it has not looked past their beginnings.
+    fn between_walls(begin: f32) -> (PlaceGrid, Room) {
+        let (aside, ahead, max_range) = (0.155, 0.355, 4.0);
+        let beam = |number: u8| {
+            let bearing = f32::from(number) * (TAU as f32) / 120.0;
+            let (sin, cos) = (libm::sinf(bearing), libm::cosf(bearing));
+            let wall = aside / sin.abs();
+            let end = if cos > 0.0 { ahead / cos } else { max_range };
+            let range = match wall * cos >= begin {
+                true => Some(wall.min(end).min(max_range)),
+                false => (cos <= 0.0).then_some(max_range),
+            };
+            Beam { bearing, offset: [0.0; 2], half_cone: 0.0, range, max_range }
+        };
+        let beams: Vec<Beam> = (0..120).map(beam).collect();
+        let middle = POSE.place(f64::from(CAR.middle()), 0.0);
+        let (mut grid, mut room) = (PlaceGrid::new(&CAR), Room::default());
+        grid.follow(POSE);
+        beams.iter().for_each(|beam| _ = grid.see(POSE, beam));
+        grid.close(Some(middle));
+        room.measure(&CAR, &grid, POSE, middle, &beams);
+        (grid, room)
+    }
+
+    #[test]
+    fn only_a_car_that_backs_up_measures_the_room_for_it() {
+        let (_, room) = between_walls(f32::NEG_INFINITY);
+        let (mut steering, mut measured) = (Steering::new(&CAR), 0);
+        let mut cycle = |seconds| {
+            let room_behind = |_| {
+                measured += 1;
+                0.0
+            };
+            let speed = steering.go(OFF, &room, room_behind, seconds).speed;
+            (speed >= 0.0, measured)
+        };
+        assert_eq!(cycle(0.0), (true, 0), "it has not driven forwards for long enough to back up");
+        assert_eq!(cycle(0.02), (false, 1));
+        assert_eq!(cycle(BACKS_FOR + 0.1), (false, 2), "it uses the result twice");
+    }
 }
