@@ -70,7 +70,8 @@ struct SensedField {
     plan: DecisionFieldPlan,
     field: DecisionField,
     input: Vec<f32>,
-    /// Seconds since an input was last strong enough to form a peak.
+    /// Seconds since an input was last strong enough to form a peak; counted only if the plan has a
+    /// `forgets_after`.
     unexcited: f64,
 }
 
@@ -112,11 +113,12 @@ impl SensedField {
         self.field.highest_peak().map(|peak| first + spacing * peak.at[0])
     }
 
-    /// Drops the peak of a field that has had no input for too long.
+    /// Drops the peak of a field that has had no input for too long, if the board limits that time.
     fn forget(&mut self, seconds: f64) {
+        let Some(longest) = self.plan.forgets_after else { return };
         let is_excited = self.input.iter().any(|input| *input > FORMS_PEAK);
         self.unexcited = if is_excited { 0.0 } else { self.unexcited + seconds };
-        if self.plan.forgets_after.is_some_and(|longest| self.unexcited > longest.as_secs_f64()) {
+        if self.unexcited > longest.as_secs_f64() {
             self.field.rest();
         }
     }
