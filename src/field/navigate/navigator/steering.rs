@@ -254,6 +254,7 @@ fn wrapped(angle: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::super::tests::CAR;
+    use super::super::arcs::room_behind;
     use super::*;
 
     const POSE: OdometryPose = OdometryPose { at: [0.05, 0.05], heading: 0.0 };
@@ -284,6 +285,33 @@ mod tests {
         grid.close(Some(middle));
         room.measure(&CAR, &grid, POSE, middle, &beams);
         (grid, room)
+    }
+
+    /// Its wish, and the known free room along the arc backwards.
+    fn wish(begin: f32) -> (Wish, f32) {
+        let (grid, room) = between_walls(begin);
+        let behind = |wanted| room_behind(&CAR, &grid, POSE, wanted);
+        (Steering::new(&CAR).go(OFF, &room, behind, 0.02), behind(1.0))
+    }
+
+    #[test]
+    fn a_car_turns_backwards_where_it_has_room_for_that() {
+        let (wish, behind) = wish(0.15);
+        assert!(behind > TOO_TIGHT, "{behind}");
+        assert_eq!(
+            wish,
+            Wish { speed: -BACKING, curvature: -1.0 / CAR.turning_radius },
+            "its front goes left"
+        );
+    }
+
+    #[test]
+    fn a_car_goes_rear_first_where_it_cannot_turn_backwards() {
+        let (wish, behind) = wish(f32::NEG_INFINITY);
+        assert!(behind <= TOO_TIGHT, "{behind}");
+        // Its rear points 0.14 rad to the left of the direction: it hardly turns.
+        let curvature = GAIN as f32 * (PI - OFF) as f32 / CAR.turning_radius;
+        assert!(wish.speed == -BACKING && (wish.curvature - curvature).abs() < 1e-4, "{wish:?}");
     }
 
     #[test]
