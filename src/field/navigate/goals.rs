@@ -259,8 +259,8 @@ impl GoalStage {
     }
 
     /// One cycle: takes in what the sensors saw until `slot` and, unless the field drives, replaces the
-    /// commands for the driven and the steering motors in the field's `answer`. A behaviour whose field gave
-    /// no answer pauses.
+    /// commands for the driven and the steering motors in the field's `answer`. Without an answer a behaviour
+    /// pauses: its decision fields keep their state.
     pub fn advance(
         &mut self,
         input: &NavigationInput,
@@ -355,9 +355,12 @@ mod tests {
         }
 
         fn beginning(name: &str, task: Task) -> Rig {
-            let board = board(name);
-            let navigator = Navigator::of(&board, Options::default()).expect("it has a navigator");
-            let (stage, orders) = GoalStage::of(&board, Box::new(navigator), task, 1).expect("it moves");
+            Rig::on(&board(name), task)
+        }
+
+        fn on(board: &Board, task: Task) -> Rig {
+            let navigator = Navigator::of(board, Options::default()).expect("it has a navigator");
+            let (stage, orders) = GoalStage::of(board, Box::new(navigator), task, 1).expect("it moves");
             let ranges = [9.0; MAX_BEAMS];
             let input = NavigationInput { pose: OdometryPose::default(), ranges, armed: true };
             Rig { stage, orders, cycle: 0, input }
@@ -508,6 +511,45 @@ mod tests {
         let newer = rig.orders.order(go(&[[1.0, 0.0]]));
         rig.orders.withdraw(number);
         assert_eq!(rig.cycles(1).1.order, newer, "withdrawing an older order changes nothing");
+    }
+
+    /// A car that follows a line. A decision field needs some cycles until it has a peak.
+    fn following() -> Rig {
+        let mut board = board("picarx-v4");
+        let inputs = &mut board.decision_fields[0].inputs;
+        inputs.truncate(1);
+        inputs[0].height = vec![[-1.0, 6.0]]; // whatever the sensor's value
+        Rig::on(&board, Task::Behave(0))
+    }
+
+    #[test]
+    fn a_car_stands_until_its_decision_field_has_a_peak() {
+        let mut rig = following();
+        let (motors, report) = rig.cycles(1);
+        assert_eq!((&motors[..2], report.state), (&[0.0; 2][..], State::Looking(Because::NoPeak)));
+        let (motors, report) = rig.cycles(50);
+        assert!(motors[0] > 0.0 && report.state == State::Behaving, "{motors:?} {report:?}");
+    }
+
+    #[test]
+    fn a_behaviour_pauses_while_the_field_gives_no_answer() {
+        let [mut steady, mut paused] = [following(), following()];
+        let cycle = |rig: &mut Rig| {
+            let (motors, report) = rig.cycles(1);
+            (motors, report.state)
+        };
+        assert_eq!(cycle(&mut steady), cycle(&mut paused));
+        for _ in 0..100 {
+            paused.cycle += 1;
+            let slot = Instant::ZERO + Span::from_millis(20).times(paused.cycle);
+            let report = paused.stage.advance(&paused.input, slot, None);
+            assert_eq!((report.state, report.requester), (State::Behaving, Requester::Behaviour(0)));
+        }
+        let after = |rig: &mut Rig| (0..50).map(|_| cycle(rig)).collect::<Vec<_>>();
+        let steady = after(&mut steady);
+        let looks = |(_, state): &&([f32; MAX_MOTORS], State)| *state != State::Behaving;
+        assert!((1..49).contains(&steady.iter().filter(looks).count()), "{steady:?}");
+        assert_eq!(after(&mut paused), steady);
     }
 
     #[test]
