@@ -5,6 +5,7 @@ mod bad;
 mod bad_behaviours;
 mod bad_wires;
 mod barn;
+mod behaviours;
 mod capacity;
 mod facts;
 mod fuzz;
