@@ -116,6 +116,11 @@ impl Options {
                 _ => return None,
             }
         }
+        let unknown = |name: &&String| !ROWS.iter().any(|row| row.name.contains(name.as_str()));
+        if let Some(name) = requests.only.iter().chain(&requests.without).find(unknown) {
+            eprintln!("hil-guest: no row's name contains '{name}'");
+            return None;
+        }
         Some(requests)
     }
 
@@ -261,6 +266,31 @@ fn one(row: &Row, bench: &mut Bench, boards: &Boards, baseline: &Baseline) -> io
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The names of the rows that these arguments select; `None`: they are refused.
+    fn selected(arguments: &[&str]) -> Option<Vec<&'static str>> {
+        let requests = Options::read(arguments)?;
+        Some(ROWS.iter().filter(|row| requests.wants(row)).map(|row| row.name).collect())
+    }
+
+    #[test]
+    fn ci_runs_one_row_of_each_kind() {
+        let script = include_str!("../../.ci/run").replace("\\\n", " ");
+        let step = script.lines().find_map(|line| line.trim().strip_prefix("virtual_bench ")).unwrap();
+        let mut rows = selected(&step.split_whitespace().collect::<Vec<_>>()).unwrap();
+        rows.sort_unstable();
+        let [stop, bus] = ["button-idle", "mcu-stuck"];
+        let [guard, runtime] = ["guard-killed", "reset-runtime-killed"];
+        let service = ["service-bad-board", "service-killed"];
+        assert_eq!(rows, [stop, guard, bus, runtime, service[0], service[1]]);
+    }
+
+    #[test]
+    fn a_name_that_no_row_has_is_refused() {
+        assert_eq!(selected(&["--only", "mcu-nack,sock"]), None);
+        assert_eq!(selected(&["--only", "mcu-nack", "--without", "sock"]), None);
+        assert!(selected(&["--only", "mcu-nack,soak"]).is_some_and(|rows| rows.contains(&"soak")));
+    }
 
     #[test]
     fn only_one_of_two_guests_takes_a_row_from_a_shared_folder() {
