@@ -25,8 +25,17 @@ mod signs; // what the tick reports about itself, and what a hanging cycle costs
 mod short; // presses that end before the tick looks
 mod stage; // the simulated robot step by step
 
-fn sim_board() -> Board {
+fn shipped() -> Board {
     board::built_in("sim").expect("the sim board is built in").expect("and sound").board
+}
+
+/// The desk robot. In a short test run it has the smallest field, which takes a third of the time: a table
+/// drives here, and the field moves no motor, as
+/// `teach::without_a_correction_the_robot_follows_its_table_exactly` shows.
+fn sim_board() -> Board {
+    let mut board = shipped();
+    board.field.shape.grid = or_in_full(8, board.field.shape.grid);
+    board
 }
 
 struct Run {
@@ -82,7 +91,7 @@ fn run(seed: u64, seconds: u64, faults: &[&str]) -> Run {
 fn each_seed_drives_5_m_and_hits_nothing_visible() {
     let mut beside = 0;
     for seed in 1..=or_in_full(4, 10) {
-        let run = run(seed, 60, &[]);
+        let run = if seed == 1 { run_board(&shipped(), seed, 60, &[]) } else { run(seed, 60, &[]) };
         let Contacts { falls, backwards, head_on, .. } = run.report.contacts;
         assert_eq!((falls, backwards, head_on), (0, 0, 0), "seed {seed}: {:?}", run.report);
         assert!(run.report.distance_m > 5.0, "seed {seed}: only {} m", run.report.distance_m);
@@ -95,14 +104,15 @@ fn each_seed_drives_5_m_and_hits_nothing_visible() {
 
 #[test]
 fn the_digest_depends_on_the_seed_only() {
-    let digests: Vec<String> = [3, 3, 4].map(|seed| run(seed, 8, &[]).ending.recorder.digest()).into();
+    let digest = |seed| run_board(&shipped(), seed, 8, &[]).ending.recorder.digest();
+    let digests = [3, 3, 4].map(digest);
     assert_eq!(digests[0], digests[1]);
     assert_ne!(digests[0], digests[2]);
 }
 
 #[test]
 fn one_and_two_engine_threads_give_the_same_digest() {
-    let mut board = sim_board();
+    let mut board = shipped();
     let digests = [1, 2].map(|threads| {
         board.field.threads = threads;
         run_board(&board, 5, 4, &[]).ending.recorder.digest()

@@ -3,7 +3,7 @@
 
 use crate::allocation::allocations_in;
 use crate::field_cpu::input;
-use crate::recording::{Files, plan, record, sim_board};
+use crate::recording::{Files, plan, record, shipped};
 use ganglion::base::plan::{EngineKind, QUALITY_LEVELS, Storage};
 use ganglion::drive::record::{Event, ImageMessage, Reader, SLICES_TOPIC, When};
 use ganglion::field::engine::build;
@@ -18,7 +18,7 @@ fn each_engine_shows_the_cells_that_it_has() {
         (EngineKind::Cpu, Storage::F16),
     ] {
         for (quality, grid) in [(0, 16), (QUALITY_LEVELS - 1, 8)] {
-            let mut plan = sim_board().field;
+            let mut plan = shipped().field;
             (plan.engine, plan.storage, plan.shape.grid) = (engine, storage, 16);
             let mut engine = build(&plan);
             (0..40).for_each(|cycle| assert!(engine.cycle(&input(3, cycle, quality)).is_ok()));
@@ -45,7 +45,7 @@ fn each_engine_shows_the_cells_that_it_has() {
 
 #[test]
 fn a_recording_has_two_sets_of_slices_a_second() {
-    let (board, files) = (sim_board(), Files::default());
+    let (board, files) = (shipped(), Files::default());
     record(&board, plan(&board, When::Always, files.opener()), true, 1, &[], 12);
     let bytes = files.bytes();
     let mut reader = Reader::new(&bytes[..]);

@@ -106,7 +106,7 @@ fn a_field_is_computed_from_its_copy_in_the_middle_of_a_run() {
 #[test]
 fn copies_of_the_field_do_not_fill_a_small_file() {
     const SMALL: u64 = 300_000;
-    let (board, files) = (sim_board(), Files::default());
+    let (board, files) = (shipped(), Files::default());
     let folder = Folder::new("recordings-copies");
     let quota = Quota { file: SMALL, ..Quota::default() };
     let plan = Plan { quota, ..in_folder(&folder, &board, files.opener()) };
@@ -152,7 +152,7 @@ fn a_damaged_copy_of_the_field_is_refused() {
 #[test]
 fn a_run_with_a_read_out_needs_it_for_its_field() {
     let folder = Folder::new("log-readout");
-    let board = sim_board();
+    let board = shipped();
     let given = |name: &str, weight: f32| {
         let weights = vec![weight; Readout::silent(&board).weights().len()];
         let readout = Readout::new(&board, weights, Origin::Given).expect("of this board");
@@ -186,8 +186,8 @@ fn a_resumed_or_steered_run_says_what_of_its_field_is_known() {
 
     // The saved brain of this run has a read-out, which is not in the recording.
     let (taught, readout) = (folder.path("taught"), folder.path("readout"));
-    let weights = vec![0.01; Readout::silent(&sim_board()).weights().len()];
-    let given = Readout::new(&sim_board(), weights, Origin::Given).expect("of this board");
+    let weights = vec![0.01; Readout::silent(&shipped()).weights().len()];
+    let given = Readout::new(&shipped(), weights, Origin::Given).expect("of this board");
     given.save(Path::new(&readout)).unwrap();
     recorded_in(&folder, "third.mcap", &["--snapshot", &taught, "--readout", &readout]);
     let unfit = recorded_in(&folder, "fourth.mcap", &["--snapshot", &taught]);
