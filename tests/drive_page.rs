@@ -79,12 +79,12 @@ fn a_page_has_what_info_says_and_each_event() {
 #[test]
 fn slices_of_a_long_run_are_thinned_evenly() {
     let folder = Folder::new("report-thinned");
-    let recording = recorded(&folder, &["--clock", "sim", "--for", "130s", "--seed", "7"]);
+    let recording = recorded(&folder, &["--clock", "sim", "--for", "75s", "--seed", "7"]);
     let (_, page) = page_of(&folder, &recording);
     let data = data(&page);
     let seconds: Vec<f64> = list(&data, "slices").iter().filter_map(|set| set[0].as_f64()).collect();
-    assert!((60..=120).contains(&seconds.len()), "{} of some 260 sets", seconds.len());
-    assert!(seconds[0] < 1.0 && seconds[seconds.len() - 1] > 125.0, "they span the whole run: {seconds:?}");
+    assert!((60..=120).contains(&seconds.len()), "{} of some 150 sets", seconds.len());
+    assert!(seconds[0] < 1.0 && seconds[seconds.len() - 1] > 73.0, "they span the whole run: {seconds:?}");
     let steps = seconds.windows(2).map(|pair| pair[1] - pair[0]);
     let (least, most) =
         steps.fold((f64::MAX, 0.0), |(least, most): (f64, f64), step| (least.min(step), most.max(step)));
@@ -116,7 +116,7 @@ fn goals_are_on_the_map_with_what_became_of_them() {
     let world = folder.path("world.toml");
     let room = "size = [6.0, 4.0]\nstart = [1.0, 2.0]\nwalls = [[3.0, 0.0, 3.0, 4.0]]\n";
     fs::write(&world, room).unwrap();
-    let run = ["--board", "barn", "--clock", "sim", "--for", "90s", "--world", &world];
+    let run = ["--board", "barn", "--clock", "sim", "--for", "45s", "--world", &world];
     // The first place is free, the second one behind a wall.
     let recording = recorded(&folder, &[&run[..], &["--goal", "0.8,0;3.5,0"]].concat());
     let (path, page) = page_of(&folder, &recording);

@@ -5,6 +5,7 @@ use crate::cli::{self, Running, err, out, output};
 use crate::folder::Folder;
 use ganglion::drive::record::{Event, Reader, Topic};
 use serde_json::Value;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// Longer than a simulated robot takes to drive a metre, however busy the machine is.
@@ -92,18 +93,30 @@ impl Drop for World {
     }
 }
 
+/// Two discs on the way of a route of five metres, for which the robot takes up to 25 s.
+const TWO_DISCS: &str = "discs = [[2.0, 2.0, 0.2], [2.2, 2.4, 0.2]]\n";
+const ROUTE: [&str; 2] = ["--goal", "2.5,0.4;0,0"];
+const SEEDS: [&str; 3] = ["1", "2", "3"];
+
+/// The report of a run on that route with each seed: computed once for all tests.
+fn routes() -> &'static [Value; 3] {
+    static ENDED: OnceLock<[Value; 3]> = OnceLock::new();
+    ENDED.get_or_init(|| {
+        let world = World::new("route", TWO_DISCS);
+        SEEDS.map(|seed| world.run(&[&["--for", "40s", "--seed", seed], &ROUTE[..]].concat()))
+    })
+}
+
 #[test]
 fn a_route_is_driven_and_its_end_reported() {
-    let world = World::new("route", "discs = [[2.0, 2.0, 0.2], [2.2, 2.4, 0.2]]\n");
-    for seed in ["1", "2", "3"] {
-        let run = ["--for", "60s", "--seed", seed];
-        let ended = world.run(&[&run[..], &["--goal", "2.5,0.4;0,0"]].concat());
+    for ended in routes() {
         let goal = &ended["goal"];
         assert_eq!((goal["state"].as_str(), goal["left"].as_u64()), (Some("arrived"), Some(0)), "{ended}");
         assert_eq!(ended["contacts"], 0, "{ended}");
         assert!(distance(goal) <= 0.35 && ended["distance_m"].as_f64() > Some(4.0), "{ended}");
-        assert!(world.run(&run)["goal"].is_null(), "without a goal there is nothing to report");
     }
+    let without = World::new("no-route", TWO_DISCS).run(&["--for", "5s"]);
+    assert!(without["goal"].is_null(), "without a goal there is nothing to report");
 }
 
 #[test]
@@ -121,18 +134,16 @@ fn a_world_files_goal_is_driven_to_unless_another_is_given() {
 
 #[test]
 fn a_patrol_goes_on_until_the_end_of_the_run() {
-    let world = World::new("patrol", "discs = [[2.0, 2.0, 0.2]]\n");
-    for seed in ["1", "2", "3"] {
-        let run = ["--for", "90s", "--seed", seed, "--goal", "2.5,0.4;0,0"];
-        let once = world.run(&run);
-        let repeated = world.run(&[&run[..], &["--repeat"]].concat());
+    let world = World::new("patrol", TWO_DISCS);
+    for (seed, once) in SEEDS.into_iter().zip(routes()) {
+        let repeated = world.run(&[&["--for", "45s", "--seed", seed, "--repeat"], &ROUTE[..]].concat());
         assert_eq!(
             (&once["goal"]["state"], &repeated["contacts"]),
             (&"arrived".into(), &0.into()),
             "{repeated}"
         );
         let metres = |report: &Value| report["distance_m"].as_f64().expect("a distance");
-        assert!(metres(&repeated) > 2.0 * metres(&once), "{repeated}");
+        assert!(metres(&repeated) > 2.0 * metres(once), "{repeated}");
     }
 }
 
@@ -153,7 +164,7 @@ fn the_patrol_of_a_board_is_driven_by_its_name() {
 #[test]
 fn a_goal_behind_a_wall_is_given_up_with_the_reason() {
     let world = World::new("wall", "walls = [[3.0, 0.0, 3.0, 4.0]]\n");
-    let ended = world.run(&["--for", "90s", "--goal", "3.5,0"]);
+    let ended = world.run(&["--for", "50s", "--goal", "3.5,0"]);
     assert_eq!(ended["goal"]["state"], "given-up", "{ended}");
     assert!(ended["goal"]["why"].is_string() && ended["contacts"] == 0, "{ended}");
 }
@@ -217,9 +228,9 @@ fn recorded_states(file: &str) -> Vec<(Value, Value)> {
 fn a_recording_has_the_state_of_the_goal_and_the_reason() {
     let world = World::new("told", "walls = [[3.0, 0.0, 3.0, 4.0]]\n");
     let folder = Folder::new("goals-recorded-states");
-    for (goal, end) in [("0.8,0", "arrived"), ("3.5,0", "given-up")] {
+    for (goal, length, end) in [("0.8,0", "15s", "arrived"), ("3.5,0", "50s", "given-up")] {
         let file = folder.path(&format!("{end}.mcap"));
-        let ended = world.run(&["--for", "90s", "--record", &file, "--goal", goal]);
+        let ended = world.run(&["--for", length, "--record", &file, "--goal", goal]);
         let states = recorded_states(&file);
         assert!(states.contains(&("going".into(), Value::Null)), "{goal}: {states:?}");
         let (state, why) = states.last().expect("a message");
