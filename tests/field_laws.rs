@@ -30,11 +30,22 @@ pub trait Judged {
     fn for_ever() -> u64 {
         or_in_full(Self::FOR_EVER.0, Self::FOR_EVER.1)
     }
+    /// Number of cycles of the law of bounds in daily use. In 1,200 cycles, each quality level meets each
+    /// kind of input for at least 50 of them.
+    const BOUNDED: u64;
+    /// The requested number.
+    fn bounded() -> u64 {
+        or_in_full(Self::BOUNDED, Self::FOR_EVER.1)
+    }
     /// Seeds of the runs that test the laws of prediction; each run simulates 40 s.
     const SEEDS: &'static [u64] = &[1, 2, 3];
     /// The requested seeds.
     fn seeds() -> &'static [u64] {
         Self::SEEDS
+    }
+    /// How often each scene is shown again in the law of scenes.
+    fn queries_of_a_scene() -> u64 {
+        3
     }
     /// How much work a law requires of this engine: by default `whole`. The emulated device, which is a
     /// hundred times slower, does `some` in daily use; `cuda::engine` also compares it with the reference
@@ -69,9 +80,13 @@ fn refused(answer: Result<FieldOutput, Failure>) -> Result<FieldOutput, RefusedI
 
 impl Judged for ReferenceEngine {
     const ROUNDING: f64 = 1e-13;
-    const FOR_EVER: (u64, u64) = (4_000, 8_000);
+    const FOR_EVER: (u64, u64) = (2_000, 8_000);
+    const BOUNDED: u64 = 1_200;
     fn seeds() -> &'static [u64] {
         &Self::SEEDS[..or_in_full(1, Self::SEEDS.len())]
+    }
+    fn queries_of_a_scene() -> u64 {
+        or_in_full(1, 3)
     }
     fn new(plan: &FieldPlan) -> Self {
         ReferenceEngine::new(plan)
@@ -127,6 +142,7 @@ impl Judged for CpuEngine {
     // tested next to the loop. Half of the short form is 1,200 s: a value that doubles every second overflows
     // f64 by then.
     const FOR_EVER: (u64, u64) = (48_000, 100_000);
+    const BOUNDED: u64 = 12_000;
     fn new(plan: &FieldPlan) -> Self {
         CpuEngine::new(plan)
     }
@@ -187,6 +203,7 @@ impl Judged for Packed {
     // errors add up in a cell. The tests allow 64 times this constant, 6.4e-4.
     const ROUNDING: f64 = 1e-5;
     const FOR_EVER: (u64, u64) = (8_000, 20_000);
+    const BOUNDED: u64 = 4_000;
     fn new(plan: &FieldPlan) -> Self {
         Packed(CpuEngine::new(&FieldPlan { storage: Storage::F16, ..plan.clone() }))
     }
@@ -244,6 +261,7 @@ impl Judged for OnDevice {
     // A cycle takes eight milliseconds on the stand-in. The laws that use this number run only in the long
     // tests with this engine, so both forms are equal.
     const FOR_EVER: (u64, u64) = (300, 300);
+    const BOUNDED: u64 = 300;
     const SEEDS: &'static [u64] = &[1];
     fn share(whole: u64, some: u64) -> u64 {
         or_in_full(some, whole)

@@ -2,6 +2,7 @@
 //! levels with fused multiply-add is used.
 
 use super::*;
+use crate::long::or_in_full;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,7 +19,10 @@ pub fn shown(engine: &mut dyn Inspect, input: &FieldInput) -> Shown {
 fn the_number_of_threads_does_not_change_results() {
     for (grid, cycles) in [(8, 60), (16, 60)] {
         for storage in STORAGES {
-            for level in Level::all() {
+            // The short form uses only this machine's best level for the larger grid.
+            let levels = Level::all();
+            let first = if grid == 8 { 0 } else { or_in_full(levels.len() - 1, 0) };
+            for &level in &levels[first..] {
                 let plan = FieldPlan { storage, ..plan(grid) };
                 let with = |threads| build_at(&FieldPlan { threads, ..plan.clone() }, level);
                 let mut engines: Vec<Box<dyn Inspect>> = [1, 2, 3, 8].map(with).into();

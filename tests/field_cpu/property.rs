@@ -4,6 +4,7 @@
 use super::agreement::agree;
 use super::identity::shown;
 use super::*;
+use crate::long::or_in_full;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ fn asked() -> impl Strategy<Value = Asked> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: or_in_full(6, 24), ..ProptestConfig::default() })]
 
     #[test]
     fn any_shape_at_any_rate_matches_the_reference(asked in asked()) {

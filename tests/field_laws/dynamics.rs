@@ -47,8 +47,8 @@ pub fn stays_bounded<E: Judged>() {
         let context = std::array::from_fn(|c| draw(5, slot as u64, c) as f32);
         engine.store_pattern(slot, &volume, &context);
     }
-    let spell = (E::for_ever() / 3).min(200);
-    for cycle in 0..E::for_ever() {
+    let spell = (E::bounded() / 3).min(200);
+    for cycle in 0..E::bounded() {
         // The inputs are random for a third of the time, square waves between the extremes for a third, and
         // constant for a third.
         let values: Vec<f64> = (0..sensors)

@@ -45,7 +45,7 @@ pub fn a_stored_pattern_is_found_at_10_db<E: Judged>() {
         engine.store_pattern(slot as usize, &vec![0.0; 16 * 512], &context);
     }
     let mut found = 0;
-    let queries = E::share(500, 150);
+    let queries = E::share(500, 100);
     for query in 0..queries {
         let slot = query % 100;
         for c in 0..64 {
@@ -76,7 +76,7 @@ pub fn a_scene_recalls_its_own_pattern<E: Judged>() {
         engine.store_pattern(slot, &vec![0.02 * slot as f32; 16 * 512], context);
     }
     let (mut matches, mut found) = (0, 0);
-    for query in 0..3 * scenes {
+    for query in 0..E::queries_of_a_scene() * scenes {
         let number = (query * 7) % scenes;
         for step in 0..16 {
             run(&mut engine, &input(cycle, &noisy_scene(number, cycle)));
