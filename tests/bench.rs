@@ -205,7 +205,7 @@ impl File {
     /// Runs `bench all` on this board with further arguments.
     fn bench_with(&self, more: &[&str]) -> Output {
         let path = self.0.path("board.toml");
-        output(&[&["bench", "all", "--board", &path, "--seconds", "1.2", "--json"], more].concat())
+        output(&[&["bench", "all", "--board", &path, "--seconds", "0.6", "--json"], more].concat())
     }
 }
 

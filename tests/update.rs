@@ -208,8 +208,8 @@ fn a_power_cut_at_any_call_ends_with_the_right_version() {
     };
     assert!(count > 20, "{count} calls");
     let mut ends = [0; 2];
-    // The short form cuts only every fourth call and the last one.
-    let step = long::or_in_full(4, 1);
+    // The short form cuts only every sixth call and the last one.
+    let step = long::or_in_full(6, 1);
     for cut in (1..count).step_by(step).chain([count]) {
         for after in [false, true] {
             let robot = Robot::new(&format!("cut-{cut}-{after}"));

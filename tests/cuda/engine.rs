@@ -313,7 +313,7 @@ fn timing_stages_does_not_change_answers() {
     let Some(_device) = device() else { return };
     let (mut plain, mut watched) = (open(&plan(8), 1), open(&plan(8), 1));
     watched.watch_stages(true);
-    for cycle in 0..6 {
+    for cycle in 0..3 {
         let input = input(9, cycle, 0);
         let (a, b) = (plain.cycle(&input).expect("in range"), watched.cycle(&input).expect("in range"));
         assert_eq!(a.scores, b.scores, "the same kernels in another order");
@@ -374,8 +374,10 @@ fn the_cpu_engine_takes_over_from_the_device_and_back() {
     }
     host.load(&device.learned()).expect("a state of the same plan");
     let mut live = Live::default();
-    for cycle in 0..30 {
-        let input = input(9, cycle, level_at(cycle));
+    // Six cycles on the device, six on the host, six on the device: it computes every level.
+    let levels = [0, 1, 2, 2, 3, 3, 3, 4, 5, 5, 0, 1, 4, 4, 5, 5, 0, 2];
+    for (cycle, level) in (0..).zip(levels) {
+        let input = input(9, cycle, level);
         let expected = judge.cycle(&input).expect("in range");
         let on_device = cycle / 6 % 2 == 0;
         if cycle > 0 && cycle % 6 == 0 {

@@ -10,6 +10,10 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+/// The desk robot with the smallest field, which the stand-in computes twenty times a second without keeping
+/// a core busy.
+const SMALL: &str = "inherits = \"sim\"\n[field]\ngrid = 8\nevery_ticks = 5\n";
+
 /// The report of a run with these faults.
 fn report(alone: &Alone, faults: &[&str], seconds: &str) -> Value {
     report_with(alone, faults, &["--for", seconds])
@@ -60,13 +64,14 @@ fn a_robot_drives_with_the_field_on_a_device() {
 #[test]
 fn a_robot_survives_every_device_loss_and_recovers() {
     let Some(alone) = alone() else { return };
-    // Two at a time: each takes nearly half a core.
+    let folder = Folder::new("losses");
+    let board = folder.write("small.toml", SMALL);
     let faults = ["gpu-error@1+0.2", "gpu-hang@1+0.5", "gpu-stuck@1+0.5", "gpu-lost@1+0.3"];
-    parallel::map(2, &faults, |fault| takes_it_back(&alone, fault));
+    parallel::map(4, &faults, |fault| takes_it_back(&alone, &board, fault));
 }
 
-fn takes_it_back(alone: &Alone, fault: &str) {
-    let report = report(alone, &[fault], "7s");
+fn takes_it_back(alone: &Alone, board: &str, fault: &str) {
+    let report = report_with(alone, &[fault], &["--for", "7s", "--board", board]);
     assert_safe(&report, fault);
     let field = &report["field"];
     assert!(field["losses"].as_u64() >= Some(1) && field["takeovers"] == field["losses"], "{fault}: {field}");
@@ -79,7 +84,10 @@ fn takes_it_back(alone: &Alone, fault: &str) {
 #[test]
 fn without_a_returning_device_the_field_stays_on_the_cpu() {
     let Some(alone) = alone() else { return };
-    let report = report(&alone, &["gpu-lost@1+9", "gpu-memory@1+9"], "4s");
+    let folder = Folder::new("gone");
+    let board = folder.write("small.toml", SMALL);
+    let faults = ["gpu-lost@1+9", "gpu-memory@1+9"];
+    let report = report_with(&alone, &faults, &["--for", "4s", "--board", &board]);
     assert_safe(&report, "the device is lost for good");
     let state = report["field_state"].as_str().unwrap_or_default();
     assert!(state.starts_with("on the CPU: GPU lost ("), "{state}");
@@ -94,8 +102,9 @@ fn the_status_names_a_lost_device_and_the_next_attempt() {
     let folder = Folder::new("lost");
     let socket = &*folder.path("control");
     let path = |command: &mut Command| _ = command.env("LD_LIBRARY_PATH", alone.folder());
+    let board = folder.write("small.toml", SMALL);
     let faults = ["--inject", "gpu-lost@2+600", "--inject", "gpu-memory@2+600"];
-    let usual = ["run", "--engine", "cuda", "--control", socket, "--for", "600s"];
+    let usual = ["run", "--board", &board, "--engine", "cuda", "--control", socket, "--for", "600s"];
     let running = watching_with(&[&usual[..], &faults].concat(), path);
     let status = || -> Value {
         let told = output(&["status", "--json", "--socket", socket]);
