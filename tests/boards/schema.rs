@@ -6,14 +6,16 @@ use super::text_of;
 use ganglion::deploy::board;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 fn board_of(text: &str) -> Value {
     toml::from_str(text).expect("TOML")
 }
 
-/// What the schema finds wrong with this text, one line each.
+/// What the schema finds wrong with this text, one line each. The schema is made once for all texts.
 fn refused(text: &str) -> Vec<String> {
-    faults_of(&board_of(text), &board::schema())
+    static SCHEMA: LazyLock<Value> = LazyLock::new(board::schema);
+    faults_of(&board_of(text), &SCHEMA)
 }
 
 #[test]
