@@ -264,35 +264,23 @@ fn cross_validation_is_the_same_on_one_thread_and_two() {
         report["cycles_per_s"].take();
         (report, std::fs::read(&out).unwrap())
     };
-    let both = |jobs| learn(&["--log", &second, "--jobs", jobs, "--baselines"]);
+    let both = |jobs| learn(&["--log", &second, "--jobs", jobs]);
     let of_two = both("2");
     assert_eq!(of_two, both("1"));
     let laps = &of_two.0["laps"];
     assert_eq!(laps["cycles"], serde_json::json!(rows), "each log is a lap");
-    let judged = laps["judged"].as_array().unwrap();
-    let accuracy = |method: &str| {
-        let found = judged.iter().find(|judged| judged["method"] == method);
-        found.unwrap_or_else(|| panic!("{method}: {laps}"))["accuracy"].as_f64().unwrap()
-    };
-    assert!(accuracy("field") > 0.9, "{laps}");
+    assert!(laps["judged"][0]["accuracy"].as_f64().unwrap() > 0.9, "{laps}");
     let (report, saved) = &of_two;
     assert_eq!(report["cycles"].as_u64(), Some(rows[0] + rows[1]));
     assert_eq!(report["blocks"].as_array().unwrap().len(), 5);
     assert!(report["accuracy"].as_f64().unwrap() > 0.9);
     assert_eq!(report["readout_digest"], blake3::hash(saved).to_hex().as_str());
-
-    let methods = ["field, gamma = lambda = 0", "logistic regression, 10 rows", "gradient boosting, 1 row"];
-    let commonest = accuracy("commonest decision");
-    for method in methods.into_iter().chain(["field"]) {
-        assert!(accuracy(method) > commonest + 0.05, "{method}: {laps}");
-    }
-    assert_eq!(judged.len(), 7);
-    // A comparison does not change what is saved.
+    // Judging laps and seeds does not change what is saved.
     let (plain, saved) = learn(&[]);
     assert!(plain["laps"].is_null() && plain["logs"].is_null());
     let (with_laps, same) = learn(&["--laps", "2", "--seeds", "2"]);
     assert_eq!(saved, same);
-    assert_eq!(with_laps["laps"]["spreads"][0]["seeds"], 2);
+    assert_eq!(with_laps["laps"]["spread"]["seeds"], 2);
 }
 
 #[test]
@@ -327,7 +315,7 @@ fn learn_refuses_unusable_input_and_leaves_no_file() {
     assert_eq!(ganglion(&absent).0, Some(69));
     let alone = folder.write("alone.csv", &good);
     let alone = ["learn", "--log", &alone, "--board", &board, "--label", "what", "-o", "x"];
-    let (code, _, errors) = ganglion(&[&alone[..], &["--baselines"]].concat());
+    let (code, _, errors) = ganglion(&[&alone[..], &["--seeds", "2"]].concat());
     assert_eq!(code, Some(64), "{errors}");
     assert!(errors.contains("--laps"), "{errors}");
     let nowhere = ["learn", "--log", &board, "--board", &board, "--label", "what", "-o", "/nowhere/x"];

@@ -3,14 +3,10 @@
 //!
 //! `log` reads a log, `observe` runs it through the field, `moments` and `solve` do the least squares.
 //! `validate` judges a read-out on held-out time, `laps` on separate laps and logs, and `score` counts
-//! decisions. `baselines` compares the field with `logistic` regression and gradient `boosting`. `parallel`
-//! divides the work among threads.
+//! decisions. `parallel` divides the work among threads.
 
-pub mod baselines;
-pub mod boosting;
 pub mod laps;
 pub mod log;
-pub mod logistic;
 pub mod moments;
 pub mod observe;
 pub mod parallel;

@@ -1,6 +1,5 @@
 //! `learn`: fits the read-out of a board's field to the decisions in logs, cross-validates it on blocks of
-//! time, and saves it. `laps` judges each lap with a read-out fitted to the other laps, and compares other
-//! methods.
+//! time, and saves it. `laps` judges each lap with a read-out fitted to the other laps.
 
 mod laps;
 
@@ -30,7 +29,7 @@ const QUIET: Duration = Duration::from_secs(2);
 #[command(after_help = "Examples:
   ganglion learn --log laps.csv --board boards/scitos-g5.toml --label OUTPUT -o wall.readout
   ganglion learn --log laps.csv --board scitos-g5 --label OUTPUT -o wall.readout --json | tail -1
-  ganglion learn --log laps.csv --laps 3 --baselines --board scitos-g5-ring --label OUTPUT -o wall
+  ganglion learn --log laps.csv --laps 3 --seeds 5 --board scitos-g5-ring --label OUTPUT -o wall
 
 Each block of time is judged with a read-out that learned from the other blocks; the saved read-out
 learns from all of them. With --laps or several logs, each lap is also judged with a read-out that
@@ -58,9 +57,6 @@ pub struct Args {
     /// Laps of equal length in each log; each is judged with a read-out fitted to the others [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     laps: Option<u16>,
-    /// Also judge the laps with the field without memory, with logistic regression and with gradient boosting
-    #[arg(long)]
-    baselines: bool,
     /// Also judge the laps with fields that have the seeds 1 to N
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
     seeds: Option<u8>,
@@ -102,13 +98,13 @@ impl Args {
     /// How to judge laps, from the arguments.
     fn asked(&self) -> Result<Asked, Failure> {
         let laps = usize::from(self.laps.unwrap_or(1));
-        if laps * self.logs.len() < 2 && (self.baselines || self.seeds.is_some()) {
-            return Err(Failure::usage("--baselines and --seeds need at least two laps, to hold one out")
+        if laps * self.logs.len() < 2 && self.seeds.is_some() {
+            return Err(Failure::usage("--seeds needs at least two laps, to hold one out")
                 .fix("state the number of laps in the log (--laps), or name several logs"));
         }
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = self.jobs.map_or_else(processors, usize::from);
-        Ok(Asked { laps, baselines: self.baselines, seeds: self.seeds.map_or(0, u64::from), jobs })
+        Ok(Asked { laps, seeds: self.seeds.map_or(0, u64::from), jobs })
     }
 }
 
@@ -219,7 +215,7 @@ impl Progress {
         bar.set_position(done as u64);
     }
 
-    /// Called when the fit is done; comparisons follow.
+    /// Called when the fit is done; the laps are judged next.
     fn fitted(&mut self) {
         self.fitted = Some(Instant::now());
         if let Some(bar) = self.bar.take() {

@@ -4,7 +4,7 @@
 //! is a better estimate of how well the next lap will go.
 
 use super::LearnError;
-use super::observe::{Observed, inputs, observe};
+use super::observe::{Observed, observe};
 use super::parallel;
 use super::score::Confusion;
 use super::validate::{Lesson, fit};
@@ -70,11 +70,6 @@ impl Course {
         self.gap
     }
 
-    /// First cycle of the log that `cycle` belongs to.
-    pub fn first_of_log(&self, cycle: usize) -> usize {
-        self.logs.iter().find(|log| log.contains(&cycle)).map_or(0, |log| log.start)
-    }
-
     /// The training cycles for judging `lap`: all cycles outside it, except the gap before it and the gap
     /// after it in its own log.
     pub fn others(&self, lap: usize) -> Vec<usize> {
@@ -99,11 +94,6 @@ pub fn observe_all(board: &Board, logs: &[Log], jobs: usize) -> Result<Vec<f32>,
     Ok(seen?.into_iter().flat_map(|seen| seen.features).collect())
 }
 
-/// The field's inputs in all cycles of `logs`: one row per cycle, one value per sensor of the field.
-pub fn inputs_of_all(board: &Board, logs: &[Log]) -> Vec<f32> {
-    logs.iter().flat_map(|log| inputs(board, log)).collect()
-}
-
 /// Judges each lap with a read-out fitted to the others' `features`, on up to `jobs` threads. The selection
 /// of the ridge does not see the lap.
 pub fn judge(course: &Course, features: &[f32], jobs: usize) -> Result<Vec<Confusion>, LearnError> {
@@ -121,14 +111,6 @@ pub fn judge(course: &Course, features: &[f32], jobs: usize) -> Result<Vec<Confu
         Ok(lesson(features, &course.right).judge(&linear, course.lap(*lap)))
     });
     judged.into_iter().collect()
-}
-
-/// The board's field without recurrence and diffusion: what remains is the expansion of each input and, in
-/// the slow channels, its mean over time.
-pub fn memoryless(board: &Board) -> Board {
-    let mut without = board.clone();
-    (without.field.params.gamma, without.field.params.lambda) = (0.0, 0.0);
-    without
 }
 
 #[cfg(test)]

@@ -49,21 +49,6 @@ pub fn observe(
     Ok(Observed { features, rows })
 }
 
-/// The field's inputs for each of its cycles in `log`, on the board's scales: one row per cycle, one value
-/// per sensor of the field.
-pub fn inputs(board: &Board, log: &Log) -> Vec<f32> {
-    let mut loop_end = LoopEnd::new(board);
-    let every = board.field.every_ticks.max(1) as usize;
-    let mut values = Vec::new();
-    for row in 0..log.rows() {
-        let sensors = loop_end.take(log, row);
-        if row.is_multiple_of(every) {
-            values.extend_from_slice(&sensors[..board.field.shape.sensors]);
-        }
-    }
-    values
-}
-
 /// The part of the loop between the bus and the field.
 struct LoopEnd {
     admission: Admission,
