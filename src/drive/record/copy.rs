@@ -7,7 +7,7 @@ use super::{CHECKPOINT_TOPIC, SLOT_TOPIC};
 use crate::base::time::Span;
 use mcap::records::{MessageHeader, Record, SchemaHeader};
 use mcap::write::{Metadata, NoSeek};
-use mcap::{Attachment, McapError, WriteOptions, Writer};
+use mcap::{Attachment, Compression, McapError, WriteOptions, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -94,7 +94,7 @@ pub fn copy(
     word: &str,
     mut watch: impl FnMut(u64),
 ) -> Result<Copied, CopyError> {
-    let options = WriteOptions::new().compression(None).disable_seeking(true);
+    let options = WriteOptions::new().compression(Some(Compression::Lz4)).disable_seeking(true);
     let writer =
         options.library(concat!("ganglion ", env!("CARGO_PKG_VERSION"))).create(NoSeek::new(target))?;
     let mut copier = Copier {
@@ -233,7 +233,7 @@ mod tests {
     /// of each second in `at`.
     fn recording(at: &[u64]) -> Vec<u8> {
         let target = Memory::default();
-        let options = WriteOptions::new().compression(None).disable_seeking(true);
+        let options = WriteOptions::new().compression(Some(Compression::Lz4)).disable_seeking(true);
         let mut writer = options.create(NoSeek::new(target.clone())).unwrap();
         let format = BTreeMap::from([("format".to_string(), FORMAT.to_string())]);
         writer.write_metadata(&Metadata { name: METADATA.into(), metadata: format }).unwrap();
