@@ -2,10 +2,11 @@
 //! nothing behind itself only goes back the way it came: while the field wants to reverse, the steering is
 //! that of the recorded path; where no path is left, reversing is forbidden, as by a reflex. After it has
 //! backed off from an edge or an obstacle, it turns away from the side on which a ground sensor saw the edge,
-//! or else to the side that it took last, so that it does not come back to the same place; after an edge it
-//! does not steer back for a while. An obstacle that the sonar has lost may be beside the robot, so the robot
-//! does not steer towards it (`beside`). If the sonar's echo does not change although the commands are
-//! forwards, the robot is stuck and backs off (`stuck`).
+//! or else to the side that it took last, so that it does not come back to the same place; if that does not
+//! help, as in a corner, it tries the other side. After an edge it does not steer back for a while. An
+//! obstacle that the sonar has lost may be beside the robot, so the robot does not steer towards it
+//! (`beside`). If the sonar's echo does not change although the commands are forwards, the robot is stuck and
+//! backs off (`stuck`).
 //!
 //! This stage only changes requests and tightens limits, and the arbiter still applies every limit after it.
 //! Pure; all its memory is allocated at the start. A board without `[backing]` has none of this.
@@ -50,6 +51,13 @@ const FURTHER_M: f64 = 0.1;
 /// with twice as many, cars backed into discs four times as often. At an edge the robot keeps turning to the
 /// same side until more than this many turns have failed.
 const FURTHER_MOST: u32 = 2;
+/// A turn has not helped if the robot has to back off again within this distance after it, metres: the way
+/// back then undoes most of the turn. With twice this distance and two turns, cars touched discs beside them
+/// when they changed sides.
+const HELPED_M: f64 = 0.15;
+/// After this many turns in a row that did not help, the robot turns to the other side: in a corner, it
+/// otherwise goes to and fro between the two walls.
+const VAIN_MOST: u32 = 3;
 /// The robot checks this distance ahead for places that it must not sweep over, metres: a little more than
 /// the length of the car, which its front covers in a second and a half.
 const AHEAD_M: f64 = 0.3;
@@ -192,6 +200,10 @@ struct Backing {
     tight: bool,
     /// Turns in a row that ended at an edge or obstacle.
     failed: u32,
+    /// Turns in a row that did not help.
+    vain: u32,
+    /// How far the robot has gone since its last turn ended, metres; `None` once that is [`HELPED_M`].
+    since_turn: Option<f64>,
     /// How far the robot has gone backwards since it last went forwards, metres.
     backed: f64,
     /// Since when the robot has been armed; `None`: it is not armed.
@@ -235,6 +247,8 @@ impl Backing {
             kept: (0.0, right),
             tight: false,
             failed: 0,
+            vain: 0,
+            since_turn: None,
             backed: 0.0,
             armed: None,
             counters: BackingCounters::default(),
@@ -251,6 +265,10 @@ impl Backing {
         self.beside.went(way);
         self.stuck.went(way);
         self.kept.0 -= way;
+        self.since_turn = self.since_turn.map(|gone| gone + way);
+        if self.since_turn.is_some_and(|gone| gone >= HELPED_M) {
+            (self.vain, self.since_turn) = (0, None);
+        }
         if way >= 0.0 {
             self.path.forwards(way, motors[self.steering], self.odometer.pose());
             self.backed = if way > 0.0 { 0.0 } else { self.backed };
@@ -270,6 +288,7 @@ impl Backing {
             self.path.begin(self.plan.start_m.into(), self.odometer.pose());
             self.phase = Phase::Following;
             (self.failed, self.from_edge) = (0, false);
+            (self.vain, self.since_turn) = (0, None);
             self.kept.0 = 0.0;
             self.beside.forget();
             self.stuck = Stuck::default();
@@ -377,7 +396,8 @@ impl Backing {
     }
 
     /// If a turn ended at an edge or obstacle, the next one goes to the other side; after an edge it does so
-    /// only when more than [`FURTHER_MOST`] turns have failed.
+    /// only when more than [`FURTHER_MOST`] turns have failed, after turns that did not help only when there
+    /// were [`VAIN_MOST`] of them.
     fn learn_from(&mut self, before: Phase, scene: &Scene) {
         match (before, self.phase) {
             (Phase::Backing { .. }, Phase::Turning { .. }) => self.tight = !scene.can_turn,
@@ -387,11 +407,20 @@ impl Backing {
                     self.side = -self.side;
                 }
             }
+            (Phase::Following | Phase::Passing, Phase::Backing { .. })
+                if self.since_turn.take().is_some() =>
+            {
+                self.vain += 1;
+                if self.vain >= VAIN_MOST && !self.from_edge {
+                    (self.side, self.vain) = (-self.side, 0);
+                }
+            }
             (Phase::Turning { .. }, Phase::Following) => {
                 if self.from_edge {
                     self.kept = (NOT_BACK_M, self.side);
                 }
                 (self.failed, self.from_edge) = (0, false);
+                self.since_turn = Some(0.0);
             }
             _ if scene.stuck => self.failed = self.failed.max(1), // it backs off further at least once
             _ => {}
@@ -510,6 +539,8 @@ impl Remembers for Backing {
             kept,
             tight,
             failed,
+            vain,
+            since_turn,
             backed,
             armed,
             counters: _,
@@ -517,7 +548,8 @@ impl Remembers for Backing {
         odometer.walk(archive)?;
         beside.walk(archive)?;
         path.walk(archive)?;
-        remember!(archive: wheels, stuck, phase, side, from_edge, kept, tight, failed, backed, armed);
+        remember!(archive: wheels, stuck, phase, side, from_edge, kept, tight, failed, vain, since_turn, backed);
+        remember!(archive: armed);
         Ok(())
     }
 }

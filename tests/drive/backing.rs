@@ -4,7 +4,7 @@
 
 use super::{options, run_board, run_with, sim_board};
 use crate::long::or_in_full;
-use ganglion::base::plan::{BackingPlan, Board};
+use ganglion::base::plan::{BackingPlan, Board, WorldPlan};
 use ganglion::decision::mode::Mode;
 use ganglion::field::Readout;
 use ganglion::field::readout::Origin;
@@ -94,6 +94,21 @@ fn backtracking_keeps_cars_from_hitting_discs_behind_them() {
         let counters = run.ending.tick.backing().expect("the desk robot backs along its path");
         assert!(counters.times > 0 && counters.turns > 0 && counters.metres > 0.05, "{counters:?}");
     }
+}
+
+/// In a corner of an empty room. A turn to the side of the other wall ends soon before that wall, and the way
+/// back from there undoes it: the car went to and fro there for two minutes.
+#[test]
+fn a_car_gets_out_of_a_corner() {
+    let mut board = sim_board();
+    let corner = WorldPlan { size: [5.8, 3.3], start: [0.6, 0.45], ..WorldPlan::default() };
+    board.sim.as_mut().expect("it is simulated").world = Some(corner);
+    let seed = 9;
+    let run = run_board(&board, seed, 60, &[]);
+    let counters = run.ending.tick.backing().expect("the desk robot backs along its path");
+    assert!(counters.turns > 2, "this tests nothing: {counters:?}");
+    assert_eq!(run.report.contacts.all(), 0, "{:?}", run.report);
+    assert!(run.report.coverage.cells > 40, "{:?}", run.report);
 }
 
 /// In this room the car drives into pockets between discs, where the field often wants to reverse during a

@@ -27,9 +27,9 @@ fn a_run_replays_from_each_of_its_checkpoints() {
 fn every_file_of_a_rotation_replays_on_its_own() {
     let (board, files) = (shipped(), Files::default());
     // A file ends at the first checkpoint after this size, or anywhere at twice the size. So the size must
-    // exceed a chunk (its 256 kB count only when it is written) plus the data between two checkpoints (5 s,
-    // about 200 kB).
-    let quota = Quota { file: 600_000, ..Quota::default() };
+    // exceed a chunk (its 256 kB count only when it is written, compressed to about 100 kB) plus the data
+    // between two checkpoints (5 s, also about 100 kB).
+    let quota = Quota { file: 250_000, ..Quota::default() };
     let folder = Folder::new("recordings-rotation");
     let plan = Plan { quota, ..in_folder(&folder, &board, files.opener()) };
     let (run, status) = record(&board, plan, true, 3, &["sonar-silent@12+30"], 60);

@@ -228,6 +228,33 @@ fn turn_blocked_by_an_obstacle_backs_further_and_turns_opposite() {
 }
 
 #[test]
+fn after_three_turns_that_did_not_help_it_turns_opposite() {
+    // A turn has helped if the robot then goes at least 0.15 m before it has to back off again.
+    for (slots, sides) in [(40, [1.0, 1.0, 1.0, -1.0]), (80, [1.0; 4])] {
+        let mut rig = Rig::new(0.0);
+        rig.show("range", 0.1);
+        rig.armed();
+        rig.drive(400, [0.5, 0.5, 0.0], CONFIRMED); // a metre
+        let wanted = [0.1, 0.1, 0.2];
+        for (turn, side) in sides.into_iter().enumerate() {
+            let mut request = rig.ask(BACK, ARMED, held(Cause::Obstacle)).0;
+            while request[0] <= 0.0 {
+                rig.drive(1, request, CONFIRMED);
+                request = rig.ask(wanted, ARMED, FREE).0;
+            }
+            assert!(near(request, [0.35, 0.35, side]), "{slots} slots, turn {turn}: {request:?}");
+            let began = rig.slot;
+            while request[2].abs() == 1.0 {
+                rig.drive(1, request, CONFIRMED);
+                request = rig.ask(wanted, ARMED, FREE).0;
+            }
+            assert!(rig.slot - began > 50, "{slots} slots, turn {turn} took {} slots", rig.slot - began);
+            rig.drive(slots, [0.5, 0.5, 0.0], CONFIRMED); // 0.1 or 0.2 m
+        }
+    }
+}
+
+#[test]
 fn edge_makes_it_back_and_turn_by_90_degrees() {
     let mut rig = Rig::new(0.0);
     rig.armed();
