@@ -5,6 +5,7 @@ use super::lengths;
 use super::slot::{FORMAT, Slot, Step};
 use super::{BOARD_FILE, CHECKPOINT_ENCODING, FIELD_COPY, METADATA, SLOT_ENCODING};
 use crate::system::codec::CodecError;
+use crate::system::sanitize::{compared, quoted};
 use mcap::records::Record;
 use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
 use mcap::{McapError, parse_record};
@@ -89,8 +90,9 @@ impl fmt::Display for ReadError {
             }
             ReadError::OtherFormat(found) => write!(
                 f,
-                "its slots are in format {found:.20}, and this program reads format {FORMAT}: \
-                 use the version that recorded it"
+                "its slots are in format {}, and this program reads format {FORMAT}: \
+                 use the version that recorded it",
+                quoted(found)
             ),
             ReadError::Damaged { before, reason } => write!(f, "damaged before byte {before}: {reason}"),
             ReadError::Slot { before, error } => {
@@ -195,7 +197,7 @@ impl<R: Read> Reader<R> {
                 }
                 Err((before, error)) => {
                     self.end = Some(End::Cut);
-                    return Err(ReadError::Damaged { before, reason: error.to_string() });
+                    return Err(ReadError::Damaged { before, reason: compared(&error.to_string()) });
                 }
             }
         }
@@ -280,6 +282,17 @@ mod tests {
         file.status(5, "{}").unwrap();
         file.finish(BTreeMap::from([("why".into(), "over".into())])).unwrap();
         memory.0.lock().unwrap().clone()
+    }
+
+    #[test]
+    fn text_from_a_damaged_file_does_not_reach_a_terminal_raw() {
+        let mut bytes = recorded();
+        let at = bytes.windows(7).position(|window| window == b"\x03\0\0\0lz4").unwrap() + 4;
+        bytes[at..at + 3].copy_from_slice(b"\x1b*v");
+        let words = slots(&bytes).1.unwrap_err().to_string();
+        assert!(words.contains("\\x1b*v"), "{words:?}");
+        let words = ReadError::OtherFormat("\x1b[2J".into()).to_string();
+        assert!(words.contains("\\x1b[2J"), "{words:?}");
     }
 
     fn slots(bytes: &[u8]) -> (u64, Result<Option<End>, ReadError>) {
