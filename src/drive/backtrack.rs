@@ -57,7 +57,7 @@ const FURTHER_MOST: u32 = 2;
 const HELPED_M: f64 = 0.15;
 /// After this many turns in a row that did not help, the robot turns to the other side: in a corner, it
 /// otherwise goes to and fro between the two walls.
-const VAIN_MOST: u32 = 3;
+const UNHELPFUL_MOST: u32 = 3;
 /// The robot checks this distance ahead for places that it must not sweep over, metres: a little more than
 /// the length of the car, which its front covers in a second and a half.
 const AHEAD_M: f64 = 0.3;
@@ -201,7 +201,7 @@ struct Backing {
     /// Turns in a row that ended at an edge or obstacle.
     failed: u32,
     /// Turns in a row that did not help.
-    vain: u32,
+    unhelpful: u32,
     /// How far the robot has gone since its last turn ended, metres; `None` once that is [`HELPED_M`].
     since_turn: Option<f64>,
     /// How far the robot has gone backwards since it last went forwards, metres.
@@ -247,7 +247,7 @@ impl Backing {
             kept: (0.0, right),
             tight: false,
             failed: 0,
-            vain: 0,
+            unhelpful: 0,
             since_turn: None,
             backed: 0.0,
             armed: None,
@@ -267,7 +267,7 @@ impl Backing {
         self.kept.0 -= way;
         self.since_turn = self.since_turn.map(|gone| gone + way);
         if self.since_turn.is_some_and(|gone| gone >= HELPED_M) {
-            (self.vain, self.since_turn) = (0, None);
+            (self.unhelpful, self.since_turn) = (0, None);
         }
         if way >= 0.0 {
             self.path.forwards(way, motors[self.steering], self.odometer.pose());
@@ -288,7 +288,7 @@ impl Backing {
             self.path.begin(self.plan.start_m.into(), self.odometer.pose());
             self.phase = Phase::Following;
             (self.failed, self.from_edge) = (0, false);
-            (self.vain, self.since_turn) = (0, None);
+            (self.unhelpful, self.since_turn) = (0, None);
             self.kept.0 = 0.0;
             self.beside.forget();
             self.stuck = Stuck::default();
@@ -397,7 +397,7 @@ impl Backing {
 
     /// If a turn ended at an edge or obstacle, the next one goes to the other side; after an edge it does so
     /// only when more than [`FURTHER_MOST`] turns have failed, after turns that did not help only when there
-    /// were [`VAIN_MOST`] of them.
+    /// were [`UNHELPFUL_MOST`] of them.
     fn learn_from(&mut self, before: Phase, scene: &Scene) {
         match (before, self.phase) {
             (Phase::Backing { .. }, Phase::Turning { .. }) => self.tight = !scene.can_turn,
@@ -410,9 +410,9 @@ impl Backing {
             (Phase::Following | Phase::Passing, Phase::Backing { .. })
                 if self.since_turn.take().is_some() =>
             {
-                self.vain += 1;
-                if self.vain >= VAIN_MOST && !self.from_edge {
-                    (self.side, self.vain) = (-self.side, 0);
+                self.unhelpful += 1;
+                if self.unhelpful >= UNHELPFUL_MOST && !self.from_edge {
+                    (self.side, self.unhelpful) = (-self.side, 0);
                 }
             }
             (Phase::Turning { .. }, Phase::Following) => {
@@ -539,7 +539,7 @@ impl Remembers for Backing {
             kept,
             tight,
             failed,
-            vain,
+            unhelpful,
             since_turn,
             backed,
             armed,
@@ -548,7 +548,7 @@ impl Remembers for Backing {
         odometer.walk(archive)?;
         beside.walk(archive)?;
         path.walk(archive)?;
-        remember!(archive: wheels, stuck, phase, side, from_edge, kept, tight, failed, vain, since_turn, backed);
+        remember!(archive: wheels, stuck, phase, side, from_edge, kept, tight, failed, unhelpful, since_turn, backed);
         remember!(archive: armed);
         Ok(())
     }

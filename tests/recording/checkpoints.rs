@@ -10,7 +10,9 @@ fn checkpoints(steps: &[Step]) -> Vec<usize> {
 
 #[test]
 fn a_run_replays_from_each_of_its_checkpoints() {
-    let faults = ["sonar-silent@4+2", "estop@9+0.1", "field-slow@14+3", "tilt-over@19+2"];
+    // A checkpoint is written every five seconds: during the first fault and the third, after the second has
+    // latched, and after the last one while its reflex still holds.
+    let faults = ["sonar-silent@4+2", "estop@9+0.1", "field-slow@14+3", "tilt-over@19.8+0.1"];
     let (mut held, mut begun) = (0, 0);
     for (seed, fault) in faults.into_iter().enumerate() {
         let steps = recorded(seed as u64 + 1, &[fault], 24);

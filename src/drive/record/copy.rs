@@ -1,13 +1,14 @@
 //! Copies part of a recording to a new file, message by message, without decoding the slots. A truncated
 //! recording is copied up to its last complete chunk; the new file itself is complete.
 
+use super::file::write_options;
 use super::read::{End, ReadError, Reader};
 use super::store::Medium;
 use super::{CHECKPOINT_TOPIC, SLOT_TOPIC};
 use crate::base::time::Span;
 use mcap::records::{MessageHeader, Record, SchemaHeader};
 use mcap::write::{Metadata, NoSeek};
-use mcap::{Attachment, Compression, McapError, WriteOptions, Writer};
+use mcap::{Attachment, McapError, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -94,9 +95,7 @@ pub fn copy(
     word: &str,
     mut watch: impl FnMut(u64),
 ) -> Result<Copied, CopyError> {
-    let options = WriteOptions::new().compression(Some(Compression::Lz4)).disable_seeking(true);
-    let writer =
-        options.library(concat!("ganglion ", env!("CARGO_PKG_VERSION"))).create(NoSeek::new(target))?;
+    let writer = write_options().create(NoSeek::new(target))?;
     let mut copier = Copier {
         writer,
         keep,
@@ -233,8 +232,7 @@ mod tests {
     /// of each second in `at`.
     fn recording(at: &[u64]) -> Vec<u8> {
         let target = Memory::default();
-        let options = WriteOptions::new().compression(Some(Compression::Lz4)).disable_seeking(true);
-        let mut writer = options.create(NoSeek::new(target.clone())).unwrap();
+        let mut writer = write_options().create(NoSeek::new(target.clone())).unwrap();
         let format = BTreeMap::from([("format".to_string(), FORMAT.to_string())]);
         writer.write_metadata(&Metadata { name: METADATA.into(), metadata: format }).unwrap();
         let topics = [CHECKPOINT_TOPIC, "reading", SLOT_TOPIC];

@@ -58,15 +58,19 @@ pub struct McapFile {
     sequence: u32,
 }
 
+/// How every recording is written: compressed, and front to back, so that a file that breaks off is readable.
+pub(super) fn write_options() -> WriteOptions {
+    WriteOptions::new()
+        .compression(Some(Compression::Lz4))
+        .disable_seeking(true)
+        .library(concat!("ganglion ", env!("CARGO_PKG_VERSION")))
+}
+
 impl McapFile {
     /// Starts a file on `medium`; `part` is its number within the run, from 0.
     pub fn begin(medium: Box<dyn Medium>, facts: &Facts, part: u64) -> io::Result<McapFile> {
         let medium = Shared(Arc::new(Mutex::new((medium, 0))));
-        let options = WriteOptions::new()
-            .compression(Some(Compression::Lz4))
-            .chunk_size(Some(CHUNK))
-            .disable_seeking(true)
-            .library(concat!("ganglion ", env!("CARGO_PKG_VERSION")));
+        let options = write_options().chunk_size(Some(CHUNK));
         let mut writer = options.create(NoSeek::new(medium.clone())).map_err(of_mcap)?;
         let mut words = facts.words.clone();
         words.insert("format".into(), FORMAT.to_string());
