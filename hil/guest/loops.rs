@@ -1,6 +1,6 @@
 //! The latency of closed loops: from an edge that the far side makes to the frame that sets a motor's pulse
-//! to zero, both timestamped in the kernel. Each row measures 200 loops, spread over all phases of the
-//! runtime's periods.
+//! to zero, both timestamped in the kernel. Each row measures 200 loops, or as many as `--loops` says, spread
+//! over all phases of the runtime's periods.
 
 use super::bench::Bench;
 use super::course::RowContext;
@@ -14,9 +14,9 @@ use serde_json::Value;
 use std::io;
 
 /// Number of loops measured for one figure: two of them lie above the 99th percentile.
-const TIMES: usize = 200;
-/// Maximum number of attempts; those in which the motors are not running do not count as loops.
-const ATTEMPTS: usize = 4 * TIMES;
+pub const TIMES: usize = 200;
+/// Maximum number of attempts for each loop; those in which the motors are not running do not count as loops.
+const ATTEMPTS: usize = 4;
 /// Phases are spread over this time, a multiple of every fast period of the board.
 const PHASES: Span = Span::from_millis(60);
 /// If no loop closes for this long, the robot counts as stopped for good.
@@ -47,11 +47,12 @@ const UNDER_WAY: Span = Span::from_millis(1);
 /// the loop is not counted.
 const AHEAD: Span = Span::from_micros(60);
 
-/// Runs one row of loops.
+/// Runs one row of `times` loops.
 pub fn close(
     place: &mut RowContext<'_>,
     name: &str,
     closed: Loop,
+    times: usize,
     baseline: &Baseline,
 ) -> io::Result<RowResult> {
     let mut outcome = RowResult::default();
@@ -62,7 +63,7 @@ pub fn close(
     load.as_ref().map_or(Ok(()), |load| load.work(false))?;
     let (mut begins, mut ends, mut stops) = (Vec::new(), Vec::new(), Vec::new());
     let (mut attempts, mut closed_at, mut alone_at) = (0, bench.now(), bench.now());
-    while begins.len() < TIMES && attempts < ATTEMPTS && bench.now().since(closed_at) < STANDS {
+    while begins.len() < times && attempts < ATTEMPTS * times && bench.now().since(closed_at) < STANDS {
         attempts += 1;
         if bench.now().since(alone_at) > ALONE_EVERY {
             bench.wait(ALONE);
@@ -76,8 +77,8 @@ pub fn close(
         }
     }
     drop(load);
-    outcome.demand(begins.len() == TIMES, || {
-        format!("{} loops closed in {attempts} attempts, {TIMES} needed", begins.len())
+    outcome.demand(begins.len() == times, || {
+        format!("{} loops closed in {attempts} attempts, {times} needed", begins.len())
     });
     judge(name, closed, Latency::of(begins), baseline, &mut outcome);
     outcome.latency(&format!("{name}.stop_on_wire"), Latency::of(ends));

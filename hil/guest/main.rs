@@ -36,6 +36,7 @@ use ganglion::deploy::board::{self, Loaded};
 use rows::{Course, ROWS, Row};
 use serde_json::{Map, Value, json};
 use std::io;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use variant::Variant;
@@ -46,8 +47,9 @@ const USAGE: &str = "hil-guest: the program that runs in a guest of the virtual 
   hil-guest bench [--only NAME[,NAME]]                        run all rows, or those whose name contains one
                   [--without NAME[,NAME]] [--out DIR]         of --only, but none of --without; the last line
                   [--claims DIR] [--baseline FILE]            is one JSON object. Guests that share the DIR of
-                                                              --claims share the rows. FILE: latencies that
-                                                              must not be exceeded by more than 10 %
+                  [--loops N]                                 --claims share the rows. FILE: latencies that
+                                                              must not be exceeded by more than 10 %. N: loops
+                                                              of each row that measures a latency, 100 to 1000
   hil-guest bench --list                                      list the rows
   hil-guest plant                                             run the far side alone, until it is killed
   hil-guest table                                             print the table of docs/virtual-bench-rows.md
@@ -91,6 +93,9 @@ fn usage() -> ExitCode {
     ExitCode::from(64)
 }
 
+/// What `--loops` may say: enough for a 99th percentile, and few enough for a guest's time limit.
+const LOOPS: RangeInclusive<usize> = 100..=1000;
+
 /// The arguments of `bench`.
 struct Options {
     only: Vec<String>,
@@ -98,13 +103,15 @@ struct Options {
     out: PathBuf,
     claims: Option<PathBuf>,
     baseline: Option<PathBuf>,
+    /// Loops of each row that closes loops.
+    loops: usize,
 }
 
 impl Options {
     fn read(words: &[&str]) -> Option<Options> {
         let out = PathBuf::from(".");
         let (only, without) = (Vec::new(), Vec::new());
-        let mut requests = Options { only, without, out, claims: None, baseline: None };
+        let mut requests = Options { only, without, out, claims: None, baseline: None, loops: loops::TIMES };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
@@ -113,6 +120,9 @@ impl Options {
                 "--out" => requests.out = PathBuf::from(words.next()?),
                 "--claims" => requests.claims = Some(PathBuf::from(words.next()?)),
                 "--baseline" => requests.baseline = Some(PathBuf::from(words.next()?)),
+                "--loops" => {
+                    requests.loops = words.next()?.parse().ok().filter(|loops| LOOPS.contains(loops))?
+                }
                 _ => return None,
             }
         }
@@ -191,7 +201,7 @@ fn carry_out(requests: &Options) -> io::Result<bool> {
             continue;
         }
         let begun = bench.now();
-        let mut outcome = one(row, &mut bench, &boards, &baseline).unwrap_or_else(|error| {
+        let mut outcome = one(row, &mut bench, &boards, requests.loops, &baseline).unwrap_or_else(|error| {
             let mut outcome = RowResult::default();
             outcome.fault(error.to_string());
             outcome
@@ -239,7 +249,13 @@ fn conclusion(results: &[Value], latencies: Map<String, Value>, kernel: &str) ->
     })
 }
 
-fn one(row: &Row, bench: &mut Bench, boards: &Boards, baseline: &Baseline) -> io::Result<RowResult> {
+fn one(
+    row: &Row,
+    bench: &mut Bench,
+    boards: &Boards,
+    loops: usize,
+    baseline: &Baseline,
+) -> io::Result<RowResult> {
     let variant = match row.course {
         Course::Loop(rows::Loop { urgent: true, .. }) => Variant::Brief,
         Course::Loop(_) => Variant::BriefOrdinary,
@@ -255,7 +271,7 @@ fn one(row: &Row, bench: &mut Bench, boards: &Boards, baseline: &Baseline) -> io
         }
         Course::LeftInReset => left::in_reset(&mut place),
         Course::Kills(times, limit) => course::kills(&mut place, times, limit),
-        Course::Loop(closed) => loops::close(&mut place, row.name, closed, baseline),
+        Course::Loop(closed) => loops::close(&mut place, row.name, closed, loops, baseline),
         Course::Floor(floor) => floors::measure(place.bench, row.name, floor, baseline),
         Course::Service(service) => service::carry_out(&mut place, &boards.loaded, service),
         Course::Verb(samples) => verb::measure(&mut place, samples),
@@ -286,9 +302,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_no_row_has_is_refused() {
+    fn wrong_arguments_are_refused() {
         assert_eq!(selected(&["--only", "mcu-nack,sock"]), None);
         assert_eq!(selected(&["--only", "mcu-nack", "--without", "sock"]), None);
+        assert_eq!(selected(&["--only", "mcu-nack", "--loops", "99"]), None);
         assert!(selected(&["--only", "mcu-nack,soak"]).is_some_and(|rows| rows.contains(&"soak")));
     }
 
