@@ -13,7 +13,7 @@ fn changes(robot: &Robot) -> Vec<String> {
         "dpkg --print",
         "dpkg --compare",
         "dpkg --verify",
-        "systemctl show",
+        "systemctl show --value",
         "program check",
         "program status",
     ];
@@ -38,7 +38,7 @@ fn a_good_version_is_committed_and_can_be_rolled_back() {
     );
     assert!(robot.has("system/var/lib/ganglion/hold"), "nothing arms by itself");
     assert!(robot.has("guard-restarted") && robot.has("running"));
-    assert!(!robot.has("system/etc/systemd/system/ganglion-rollback.service"), "the rollback units are gone");
+    assert!(robot.has("system/etc/systemd/system/ganglion-rollback.service"), "the rollback units stay");
 
     // The motors are stopped and the rollback is prepared before the service stops; then the files change.
     let calls = changes(&robot);
@@ -46,7 +46,7 @@ fn a_good_version_is_committed_and_can_be_rolled_back() {
         calls.iter().position(|call| call.starts_with(start)).unwrap_or_else(|| panic!("{start}: {calls:?}"))
     };
     assert!(place("program safe-stop") < place("systemctl stop ganglion.service"));
-    assert!(place("systemctl daemon-reload") < place("systemctl stop ganglion.service"));
+    assert!(place("systemctl show --property LoadState") < place("systemctl stop ganglion.service"));
     assert!(place("systemctl stop ganglion.service") < place("dpkg --install"));
 
     let again = robot.stage(&robot.path("new 0.2.0.deb"));
@@ -197,24 +197,73 @@ fn if_neither_version_runs_the_motors_stay_stopped() {
     assert_eq!(robot.status()["last"]["phase"], "both-bad");
 }
 
+/// Flashes a version; returns how often systemd reloads its units for that, which it does only before the
+/// runtime stops.
+fn reloads(robot: &Robot, version: &str) -> usize {
+    robot.forget_calls();
+    let (code, end) = robot.flash(&robot.package(version, ""));
+    assert_eq!(code, Some(0), "{version}: {end}");
+    let calls = robot.calls();
+    let stop = calls.iter().position(|call| call == "systemctl stop ganglion.service").expect("the stop");
+    let is_reload = |call: &&String| *call == "systemctl daemon-reload";
+    assert_eq!(calls[stop..].iter().find(is_reload), None, "{version}");
+    calls[..stop].iter().filter(is_reload).count()
+}
+
+#[test]
+fn systemd_reloads_only_if_it_has_an_older_rollback_unit() {
+    let robot = Robot::new("reload");
+    let units = robot.path("system/etc/systemd/system");
+    let read = |name: &str| fs::read_to_string(units.join(name)).expect("a unit");
+    robot.write("old-systemd", "");
+    assert_eq!(reloads(&robot, "0.2.0"), 1, "it does not find the new unit by itself");
+    assert_eq!(reloads(&robot, "0.2.1"), 0, "the units stay");
+    fs::remove_file(robot.path("old-systemd")).unwrap();
+    let (died, others) =
+        ("ganglion-update-died.service", ["ganglion-rollback.service", "ganglion.service.d/90-trial.conf"]);
+    let written = [died, others[0], others[1]].map(read);
+    let link = units.join("multi-user.target.wants/ganglion-rollback.service");
+    for (name, [differs, is_missing]) in others.iter().zip([["0.3.0", "0.3.1"], ["0.3.2", "0.3.3"]]) {
+        fs::write(units.join(name), "of another version\n").unwrap();
+        assert_eq!(reloads(&robot, differs), 0, "only a boot reads {name}");
+        fs::remove_file(units.join(name)).unwrap();
+        fs::remove_file(&link).unwrap();
+        assert_eq!(reloads(&robot, is_missing), 0, "only a boot reads {name} and the link");
+    }
+    fs::write(units.join(died), "of another version\n").unwrap();
+    assert_eq!(reloads(&robot, "0.5.0"), 1, "systemd has the other one");
+    fs::remove_file(units.join(died)).unwrap();
+    assert_eq!(reloads(&robot, "0.5.1"), 1, "systemd has the one that is gone");
+    assert_eq!([died, others[0], others[1]].map(read), written);
+    assert_eq!(fs::read_link(&link).unwrap().to_str(), Some("../ganglion-rollback.service"));
+    fs::remove_dir_all(&units).unwrap();
+    fs::remove_file(robot.path("loaded")).unwrap();
+    assert_eq!(reloads(&robot, "0.5.2"), 0, "systemd reads a unit that it does not have");
+}
+
 #[test]
 fn a_power_cut_at_any_call_ends_with_the_right_version() {
-    let count = {
-        let robot = Robot::new("uncut");
-        robot.stage(&robot.package("0.2.0", ""));
-        robot.forget_calls();
-        assert_eq!(robot.update(&["run-trial", "--for", "1ms"]).status.code(), Some(0));
-        robot.calls().len()
-    };
-    assert!(count > 20, "{count} calls");
-    let mut ends = [0; 2];
     // The short form cuts only every sixth call and the last one.
-    let step = long::or_in_full(6, 1);
+    power_cuts(false, long::or_in_full(6, 1));
+}
+
+#[test]
+fn a_power_cut_in_a_second_update_ends_with_the_right_version() {
+    power_cuts(true, long::or_in_full(12, 1));
+}
+
+/// Cuts the power at every call of a trial whose number is a multiple of `step`, counted from the first one,
+/// at the last call, and after the end. No program is called after the commit.
+fn power_cuts(is_updated: bool, step: usize) {
+    let (robot, [before, new]) = Robot::staged("uncut", is_updated);
+    assert_eq!(robot.update(&["run-trial", "--for", "1ms"]).status.code(), Some(0));
+    let count = robot.calls().len();
+    assert!(count > 20, "{count} calls");
+    robot.boot();
+    assert_eq!((robot.installed().as_str(), robot.has("running")), (new, true), "after the commit");
     for cut in (1..count).step_by(step).chain([count]) {
         for after in [false, true] {
-            let robot = Robot::new(&format!("cut-{cut}-{after}"));
-            robot.stage(&robot.package("0.2.0", ""));
-            robot.forget_calls();
+            let (robot, _) = Robot::staged(&format!("cut-{is_updated}-{cut}-{after}"), is_updated);
             robot.write("cut", &cut.to_string());
             if after {
                 robot.write("cut-after", "");
@@ -226,13 +275,11 @@ fn a_power_cut_at_any_call_ends_with_the_right_version() {
                 if after { "after" } else { "before" },
                 robot.calls().last()
             );
-            let committed = robot.status()["last"]["phase"] == "committed";
             robot.boot();
             let status = robot.status();
-            let wanted = if committed { "0.2.0" } else { "0.1.0" };
             assert_eq!(
                 (&status["installed"], &status["state"]),
-                (&wanted.into(), &"installed".into()),
+                (&before.into(), &"installed".into()),
                 "{place}"
             );
             assert_eq!(status["unfinished"], serde_json::Value::Null, "{place}");
@@ -243,15 +290,13 @@ fn a_power_cut_at_any_call_ends_with_the_right_version() {
                 .iter()
                 .any(|line| line.as_str().unwrap().contains("installing"));
             assert!(robot.has("system/var/lib/ganglion/hold") || !changed, "{place}: the hold");
-            ends[usize::from(committed)] += 1;
             // The robot can then be updated again.
-            if cut % 5 == 1 && !committed {
-                let (code, end) = robot.flash(&robot.package("0.2.0", ""));
+            if cut % 5 == 1 {
+                let (code, end) = robot.flash(&robot.package(new, ""));
                 assert_eq!(code, Some(0), "{place}: {end}");
             }
         }
     }
-    assert!(ends[0] > 0 && ends[1] > 0, "cuts before and after the commit: {ends:?}");
 }
 
 /// The number, counted from 1, of the first call of an undisturbed trial that starts with `call`.

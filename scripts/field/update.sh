@@ -207,6 +207,20 @@ update_killed() {
 update_killed_in_trial() { update_killed trying; }
 update_killed_in_installation() { update_killed installing; }
 
+# In a second update the units that go back are there already, so systemd has not reloaded them.
+update_killed_in_second_update() {
+    local since
+    load updated
+    since=$(console_size)
+    g "ganglion update rollback" > "$WORK/logs/killed-rollback.log" 2>&1 &
+    await "$since" 'MARK trial .*installing' || wrong "the rollback never reached 'installing'"
+    exits 0 "systemctl kill -s KILL ganglion-update.service"
+    wait $! || :
+    settle
+    whole "$BASE" disarmed
+    last rolled-back "$GOOD" "$BASE"
+}
+
 # The laptop disconnects during the trial: the robot continues.
 update_ssh_dropped() {
     local since
@@ -247,4 +261,5 @@ row update-rollback "rollback of a committed version: the previous one runs" upd
 row update-no-toggle "a second rollback: refused, never returns to the version that was rolled back" update_rollback_does_not_toggle
 row update-killed-trial "the updater killed (SIGKILL) during the trial: rolled back" update_killed_in_trial
 row update-killed-dpkg "the updater killed (SIGKILL) during the installation: rolled back" update_killed_in_installation
+row update-killed-second "the updater killed (SIGKILL) during a second update, a rollback: the previous version runs" update_killed_in_second_update
 row update-ssh-dropped "ssh lost during the trial: committed all the same" update_ssh_dropped

@@ -15,13 +15,13 @@ if [ -f "$2" ] && [ "$(sha256sum < "$2" | cut -c 1-64)" = "$3" ]; then echo whol
 [ -f "$2.part" ] || : > "$2.part" || exit 73
 echo "$(stat -c %s "$2.part") $(sha256sum < "$2.part" | cut -c 1-64)"'
 
-# copy FOLDER NAME DIGEST OFFSET SIZE: appends standard input. The lock is held only during the copy, and a
-# copy whose sender has vanished ends after 20 s. Exit codes: 65 other content, 73 not written, 74 cut short,
-# 75 another copy is running.
+# copy FOLDER NAME OFFSET SIZE: appends standard input. The lock is held only during the copy, and a copy whose
+# sender has vanished ends after 20 s. Exit codes: 73 not written, 74 cut short, 75 another copy is running.
+# Nothing is synced: a copy that a power cut damages is recognised by its digest.
 REMOTE_COPY='umask 077; cd "$HOME/.cache/ganglion-flash/$1" || exit 73
 exec 9>> ../lock; flock -n 9 || exit 75
-[ "$4" != 0 ] || : > "$2.part" || exit 73
-[ "$(stat -c %s "$2.part")" = "$4" ] || exit 74
+[ "$3" != 0 ] || : > "$2.part" || exit 73
+[ "$(stat -c %s "$2.part")" = "$3" ] || exit 74
 exec 3<&0
 cat >> "$2.part" <&3 9>&- & writer=$!
 ( before=; still=0
@@ -35,17 +35,18 @@ wait $writer; rc=$?
 kill $watch
 [ $rc -lt 128 ] || exit 74
 [ $rc = 0 ] || exit 73
-[ "$(stat -c %s "$2.part")" = "$5" ] || exit 74
-if [ "$(sha256sum < "$2.part" | cut -c 1-64)" != "$3" ]; then : > "$2.part"; exit 65; fi
-sync "$2.part"; mv "$2.part" "$2" || exit 73'
+[ "$(stat -c %s "$2.part")" = "$4" ] || exit 74
+mv "$2.part" "$2" || exit 73'
 
-# stage FOLDER NAME SIGNATURE AS_ROOT DOWNGRADE: the signature goes beside the package; the robot verifies it. Its
-# status before the trial follows as the last line.
+# stage FOLDER NAME DIGEST SIGNATURE AS_ROOT DOWNGRADE: the signature goes beside the package; the robot verifies it,
+# which reads the whole copy. Only if that fails, the digest shows whether the copy is at fault: exit code 74. The
+# robot's status before the trial follows as the last line.
 REMOTE_STAGE='umask 077; cd "$HOME/.cache/ganglion-flash/$1" || exit 73
-printf %s "$3" | base64 -d > "$2.sig" || exit 73
-$4 ganglion update stage "$PWD/$2" $5; rc=$?
-case $rc in 0 | 65) cd ..; rm -rf "./$1" ;; esac
-[ $rc != 0 ] || timeout 30 $4 ganglion update status --json 2> /dev/null | tail -n 1
+printf %s "$4" | base64 -d > "$2.sig" || exit 73
+$5 ganglion update stage "$PWD/$2" $6; rc=$?
+[ $rc != 65 ] || [ "$(sha256sum < "$2" | cut -c 1-64)" = "$3" ] || rc=74
+case $rc in 0 | 65 | 74) cd ..; rm -rf "./$1" ;; esac
+[ $rc != 0 ] || timeout 30 $5 ganglion update status --json 2> /dev/null | tail -n 1
 exit $rc'
 }
 
@@ -86,7 +87,7 @@ flash_robot() {
 # ---- copy
 
 copy_package() {
-    local start=$SECONDS tries=0 damaged=0 rc before=0
+    local start=$SECONDS tries=0 rc before=0
     REACHED=0 # bytes copied at the last check
     while :; do
         rc=0
@@ -96,11 +97,6 @@ copy_package() {
         before=$REACHED
         case $rc in
         0) break ;;
-        65)
-            damaged=$((damaged + 1))
-            [ $damaged -lt 2 ] || ends 69 failed 'the copy had a wrong SHA-256 twice; is the disk of the robot failing?'
-            event copy 'the copy has another SHA-256 than the package; copying again from the beginning'
-            ;;
         73) said "$OWN/err" && ends 69 failed "the copy cannot be written there: ${SAID:-no space, or a read-only disk}" ;;
         77) ends 77 failed "$WHY" ;;
         *)
@@ -147,13 +143,13 @@ copy_rest() {
     send_rest "$offset" || return $?
     rate=$((SECONDS - start))
     amount $(((SIZE - offset) / 1024))
-    event copy "copied $AMOUNT in $rate s, SHA-256 verified there"
+    event copy "copied $AMOUNT in $rate s"
 }
 
 # send_rest OFFSET: pipes the rest of the package to the robot and reports progress.
 send_rest() {
     local offset=$1 start=$SECONDS sent=0 quarter=$(($1 * 4 / SIZE)) now before=0 moved=$SECONDS
-    remote "$REMOTE_COPY" "$FOLDER" "$NAME" "$DIGEST" "$offset" "$SIZE"
+    remote "$REMOTE_COPY" "$FOLDER" "$NAME" "$offset" "$SIZE"
     rm -f "$OWN/rc"
     set -m # a separate process group, so that a stalled copy can be ended
     {
@@ -199,12 +195,19 @@ progress_of_copy() {
 # ---- stage
 
 stage_package() {
-    local start=$SECONDS rc=0 tries=0 answer
+    local start=$SECONDS rc=0 tries=0 damaged=0 answer
     progress 'staging: the robot verifies signature, board and space'
     while :; do
         rc=0
-        remote "$REMOTE_STAGE" "$FOLDER" "$NAME" "$SIGNATURE" "${AS_ROOT% }" "$DOWNGRADE"
+        remote "$REMOTE_STAGE" "$FOLDER" "$NAME" "$DIGEST" "$SIGNATURE" "${AS_ROOT% }" "$DOWNGRADE"
         call 300 "$HOST" "$COMMAND" < /dev/null || rc=$?
+        if [ $rc = 74 ]; then
+            damaged=$((damaged + 1))
+            [ $damaged -lt 2 ] || ends 69 failed 'the copy had a wrong SHA-256 twice; is the disk of the robot failing?'
+            event copy 'the copy has another SHA-256 than the package; copying again from the beginning'
+            copy_package
+            continue
+        fi
         is_cut $rc || break
         # Staging twice is harmless; an interrupted attempt may have removed the copy after staging it.
         tries=$((tries + 1))

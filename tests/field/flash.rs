@@ -69,10 +69,27 @@ fn a_partial_copy_of_another_package_is_not_resumed() {
 #[test]
 fn a_corrupted_copy_is_repeated_then_given_up() {
     let scene = Scene::new("mismatch", &[ROBOT]);
+    // The robot notices by the signature, which it verifies before it does anything else.
+    let whole = digest(&scene.deb());
+    let verify = format!(
+        "[ \"$(sha256sum < \"$3\" | cut -c 1-64)\" = {whole} ] ||\n\
+         {{ echo no valid signature >&2; exit 65; }}\n\
+         echo staged >> \"$ROBOT/did\""
+    );
+    scene.write(ROBOT, "answers/update-stage", &verify);
+    scene.write(ROBOT, "on/copy.1", "tr 'a' 'b' | pass");
+    let said = ended(&scene.flash(&TARGET), 0);
+    assert!(said.contains("another SHA-256") && !said.contains("valid signature"), "{said}");
+    let again = ["facts", "where", "copy", "stage", "where", "copy", "stage"];
+    assert_eq!(scene.calls(ROBOT), [&again[..], &["trial"]].concat());
+    assert_eq!(scene.did(ROBOT)[0], "staged", "the second copy");
+
+    let scene = Scene::new("mismatch-twice", &[ROBOT]);
+    scene.write(ROBOT, "answers/update-stage", &verify);
     scene.write(ROBOT, "on/copy", "tr 'a' 'b' | pass");
     let said = ended(&scene.flash(&TARGET), 69);
     assert!(said.contains("another SHA-256") && said.contains("twice"), "{said}");
-    assert_eq!(scene.calls(ROBOT), ["facts", "where", "copy", "where", "copy"]);
+    assert_eq!(scene.calls(ROBOT), again);
     assert_eq!(scene.did(ROBOT), [""; 0], "nothing was staged");
 }
 

@@ -101,6 +101,19 @@ impl Robot {
         let told = self.update(&["status", "--json"]);
         serde_json::from_str(cli::out(&told).trim()).unwrap_or_else(|_| panic!("{}", cli::err(&told)))
     }
+    /// A robot with a version staged, after one update or none before. Returns also the versions before and
+    /// after the staged one's trial.
+    pub fn staged(name: &str, is_updated: bool) -> (Robot, [&'static str; 2]) {
+        let robot = Robot::new(name);
+        let versions = if is_updated { ["0.2.0", "0.3.0"] } else { ["0.1.0", "0.2.0"] };
+        if is_updated {
+            let (code, end) = robot.flash(&robot.package(versions[0], ""));
+            assert_eq!(code, Some(0), "{end}");
+        }
+        assert_eq!(robot.stage(&robot.package(versions[1], "")).status.code(), Some(0));
+        robot.forget_calls();
+        (robot, versions)
+    }
     pub fn installed(&self) -> String {
         self.status()["installed"].as_str().unwrap_or_default().to_string()
     }
@@ -119,6 +132,7 @@ impl Robot {
         let _ = fs::remove_file(self.path("cut-after"));
         let _ = fs::remove_file(self.path("running"));
         let _ = fs::remove_file(self.path("system/run/ganglion-update.lock"));
+        let _ = fs::remove_file(self.path("loaded"));
         let state = "system/var/lib/ganglion-update";
         let wanted = self.has("system/etc/systemd/system/multi-user.target.wants/ganglion-rollback.service")
             && self.has(&format!("{state}/trial"));

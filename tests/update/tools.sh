@@ -7,6 +7,10 @@ set -u
 tool=${0##*/}
 [ "$tool" != ganglion ] || tool=program
 value() { local line; while IFS= read -r line; do [ "${line%%=*}" != "$2" ] || { printf '%s' "${line#*=}"; return; }; done < "$1"; }
+# systemd's copy of this unit is in $FAKE/loaded. It makes one when it reloads, and if it is asked for a unit of
+# which it has none, unless $FAKE/old-systemd exists.
+unit=system/etc/systemd/system/ganglion-update-died.service
+load() { rm -f "$FAKE/loaded"; [ ! -e "$FAKE/$unit" ] || cp -p "$FAKE/$unit" "$FAKE/loaded"; }
 now() { value "$FAKE/installed" "$1"; }
 
 printf '%s %s\n' "$tool" "$*" >> "$FAKE/calls"
@@ -51,6 +55,11 @@ act() {
         "systemctl show --value --property ActiveState ganglion.service") [ -e "$FAKE/running" ] && echo active || echo failed ;;
         "systemctl show --value --property MainPID ganglion.service") [ -e "$FAKE/running" ] && cat "$FAKE/running" || echo 0 ;;
         "systemctl show --value --property Result ganglion.service") echo exit-code ;;
+        "systemctl daemon-reload") load ;;
+        "systemctl show --property LoadState --property NeedDaemonReload ganglion-update-died.service")
+            [ -e "$FAKE/loaded" ] || [ -e "$FAKE/old-systemd" ] || load
+            [ -e "$FAKE/loaded" ] && echo LoadState=loaded || echo LoadState=not-found
+            if [ "$FAKE/$unit" -nt "$FAKE/loaded" ]; then echo NeedDaemonReload=yes; else echo NeedDaemonReload=no; fi ;;
         "systemctl "*) : ;;
         "systemd-run "*) while [ "$1" != -- ]; do shift; done; shift; "$@" ;;
         "program check "*)

@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 pub const SHORT: Duration = Duration::from_secs(30);
 /// Time limit for dpkg, and for starting or stopping a service: systemd's own limits for that are shorter.
 pub const LONG: Duration = Duration::from_secs(180);
-/// How often a running program is polled.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often a running program is polled: an update runs some forty programs, and waits half of this time
+/// too long for each.
+const LOOK: Duration = Duration::from_millis(4);
 /// Bytes kept of each stream. The rest is read and dropped, so that the program never blocks on output.
 const KEPT: usize = 256 << 10;
 /// After a program has ended, its streams are read for at most this long: a child that it has left behind may

@@ -1,7 +1,11 @@
 //! The safety net, in place before an update changes anything: a copy of the proven program that runs now,
 //! and two systemd units in the administrator's folder. None of it needs a file of the new package.
+//!
+//! The units are the same for every version, do nothing without a marker, and stay until the package is
+//! removed. So systemd rarely has to read all unit files again, which takes seconds.
 
-use super::state::{remove, systemctl};
+use super::command::{self, SHORT};
+use super::state::{sync, systemctl};
 use super::{Layout, UpdateError, at};
 use crate::system::{bounded_read, codec};
 use std::fs::Permissions;
@@ -21,35 +25,50 @@ const WANTED: &str = "multi-user.target.wants/ganglion-rollback.service";
 pub(super) const RELOAD: Duration = Duration::from_secs(60);
 /// Largest program, in bytes.
 const LARGEST: u64 = 512 << 20;
+/// Largest unit file that can be one of these, in bytes; they have less than one thousand.
+const LONGEST: u64 = 64 << 10;
 
 /// Puts the net in place, on disk.
 pub fn put_up(layout: &Layout) -> Result<(), UpdateError> {
     copy_program(layout)?;
     let units = layout.units();
     for (name, text) in [(AT_BOOT, at_boot(layout)), (ON_DEATH, on_death(layout)), (DROP_IN, drop_in())] {
-        let path = units.join(name);
-        make_folder(&path)?;
-        codec::replace(&path, text.as_bytes()).map_err(at(&path))?;
+        put_unit(&units.join(name), &text)?;
     }
     let wanted = units.join(WANTED);
     make_folder(&wanted)?;
     codec::replace_with_link(&wanted, &Path::new("..").join(AT_BOOT)).map_err(at(&wanted))?;
     // The folders created above are entries of this one: sync it too.
-    std::fs::File::open(&units).and_then(|folder| folder.sync_all()).map_err(at(&units))?;
-    systemctl(&["daemon-reload"], RELOAD).map_err(|words| failed("systemctl", words))
+    sync(&units)?;
+    // The others matter only to a boot, which reads all unit files.
+    match is_loaded(ON_DEATH) {
+        true => Ok(()),
+        false => systemctl(&["daemon-reload"], RELOAD).map_err(|words| failed("systemctl", words)),
+    }
 }
 
-/// Removes the net after the update has ended. The copy of the program stays, for a rollback that finds the
-/// installed program broken.
-pub fn take_down(layout: &Layout) -> Result<(), UpdateError> {
-    for name in [DROP_IN, WANTED, AT_BOOT, ON_DEATH] {
-        remove(&layout.units().join(name))?;
+/// Makes sure that a unit file with this text is on the disk.
+fn put_unit(path: &Path, text: &str) -> Result<(), UpdateError> {
+    if bounded_read::text(path, LONGEST).is_ok_and(|found| found == text) {
+        // The program that wrote it may have been killed before it synced the folder.
+        sync(path)?;
+        return path.parent().map_or(Ok(()), sync);
     }
-    remove(&layout.reserve())
+    make_folder(path)?;
+    codec::replace(path, text.as_bytes()).map_err(at(path))
+}
+
+/// Whether systemd has the present file of this unit. systemd 252 reads a new unit when it is asked for it; a
+/// changed one it reads only when it reloads.
+fn is_loaded(unit: &str) -> bool {
+    let words =
+        ["show", "--property", "LoadState", "--property", "NeedDaemonReload", unit].map(AsRef::as_ref);
+    let shown = command::demand("systemctl", &words, SHORT).unwrap_or_default();
+    ["LoadState=loaded", "NeedDaemonReload=no"].iter().all(|wanted| shown.lines().any(|line| line == *wanted))
 }
 
 fn failed(program: &str, words: String) -> UpdateError {
-    super::command::CommandError::Failed(program.to_string(), words).into()
+    command::CommandError::Failed(program.to_string(), words).into()
 }
 
 /// Copies the running program byte for byte; the file in `/usr/bin` may already be a different one.
@@ -63,7 +82,7 @@ fn copy_program(layout: &Layout) -> Result<(), UpdateError> {
     let bytes = bounded_read::bytes(own, LARGEST).map_err(at(own))?;
     codec::replace(&path, &bytes).map_err(at(&path))?;
     std::fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(at(&path))?;
-    std::fs::File::open(&path).and_then(|file| file.sync_all()).map_err(at(&path))
+    sync(&path)
 }
 
 fn make_folder(path: &Path) -> Result<(), UpdateError> {
@@ -74,7 +93,8 @@ fn make_folder(path: &Path) -> Result<(), UpdateError> {
 fn at_boot(layout: &Layout) -> String {
     let (state, marker, lock) = (layout.state(), layout.marker(), layout.lock());
     format!(
-        "# Written by 'ganglion update', removed when the update has ended.
+        "# Written by 'ganglion update', removed with the package. Does nothing unless an update is
+# unfinished.
 [Unit]
 Description=Return to the proven version of ganglion
 # An unfinished update, and no process that runs it: the power failed.
@@ -100,7 +120,8 @@ StandardError=journal+console
 
 fn on_death(layout: &Layout) -> String {
     format!(
-        "# Written by 'ganglion update', removed when the update has ended.
+        "# Written by 'ganglion update', removed with the package. Does nothing unless an update is
+# unfinished.
 [Unit]
 Description=Return to the proven version of ganglion after its updater died
 ConditionPathExists={}
@@ -119,7 +140,8 @@ StandardError=journal+console
 
 fn drop_in() -> String {
     format!(
-        "# Written by 'ganglion update', removed when the update has ended.
+        "# Written by 'ganglion update', removed with the package. Does nothing unless an update is
+# unfinished.
 [Unit]
 Wants={AT_BOOT}
 After={AT_BOOT}

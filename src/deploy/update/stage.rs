@@ -67,7 +67,7 @@ pub fn stage(
     let looked = look_inside(layout, &incoming.package);
     let _ = std::fs::remove_dir_all(layout.unpacked());
     looked?;
-    codec::replace(&kept, &incoming.bytes).map_err(at(&kept))?;
+    incoming.keep_as(&kept)?;
     let digest = blake3::hash(&incoming.bytes).to_hex().to_string();
     Staged { version: fields.version.clone(), digest }.write(layout)?;
     history::note(layout, Event::Staged(fields.version.clone()))?;
@@ -90,8 +90,7 @@ impl Incoming {
     fn take(layout: &Layout, package: &Path, signature: &Path) -> Result<Incoming, UpdateError> {
         let length =
             bounded_read::BoundedFile::open(package, package::LARGEST).map_err(at(package))?.length();
-        // Space for two files: the copy, and the kept package.
-        package::demand_space(&layout.state(), length.saturating_mul(2))?;
+        package::demand_space(&layout.state(), length)?;
         let bytes = bounded_read::bytes(package, package::LARGEST).map_err(at(package))?;
         let signed = bounded_read::bytes(signature, SIGNATURE);
         let signed =
@@ -103,6 +102,11 @@ impl Incoming {
         codec::replace(&incoming.signature, &signed).map_err(at(&incoming.signature))?;
         incoming.verify(layout, package)?;
         Ok(incoming)
+    }
+
+    /// Makes the verified copy the kept package. It is on the disk already; its new name follows.
+    fn keep_as(&self, kept: &Path) -> Result<(), UpdateError> {
+        codec::rename(&self.package, kept).map_err(at(kept))
     }
 
     /// Checks with ssh-keygen that a key that this robot accepts has signed these bytes, and that the key is

@@ -6,6 +6,7 @@ use crate::system::rt::flock::{Flock, LockError};
 use crate::system::{bounded_read, codec};
 use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -153,4 +154,9 @@ fn ask_by(program: &Path) -> Option<ReportedStatus> {
 /// Removes a file that may not exist, and syncs that to disk.
 pub fn remove(path: &Path) -> Result<(), UpdateError> {
     codec::remove(path).map_err(at(path))
+}
+
+/// Syncs a file or a folder to disk.
+pub fn sync(path: &Path) -> Result<(), UpdateError> {
+    File::open(path).and_then(|file| file.sync_all()).map_err(at(path))
 }

@@ -117,9 +117,7 @@ fn attempt(layout: &Layout, mut marker: Marker, length: Span) -> Result<Ended, U
         Ok(()) => {
             let word = if marker.is_return { Phase::Returned } else { Phase::Committed };
             let why = marker.why.clone();
-            let ended = finish(layout, marker, word, why);
-            let _ = systemctl(&["daemon-reload"], net::RELOAD);
-            ended
+            finish(layout, marker, word, why)
         }
         Err(why) => go_back(layout, marker, &before, why),
     }
@@ -165,9 +163,7 @@ pub fn go_back(layout: &Layout, mut marker: Marker, before: &Before, why: Why) -
         let _ = systemctl(&["stop", RUNTIME], LONG);
     }
     let word = if runs { Phase::RolledBack } else { Phase::BothBad };
-    let ended = finish(layout, marker, word, Some(why));
-    let _ = systemctl(&["daemon-reload"], net::RELOAD);
-    ended
+    finish(layout, marker, word, Some(why))
 }
 
 /// Makes sure that version `goal` is installed and complete, by whatever steps are needed. Returns whether it
@@ -213,8 +209,8 @@ pub fn close(layout: &Layout, marker: &Marker) -> Result<(), UpdateError> {
     history::note(layout, event)?;
     state::remove(&layout.staged())?;
     marker.close(layout)?;
-    // Without a marker the net does nothing. If the power fails here, the next update removes its remains.
-    net::take_down(layout)?;
+    // Without a marker the net does nothing. If the power fails here, the next update removes the reserve.
+    state::remove(&layout.reserve())?;
     prune(layout, marker);
     Ok(())
 }

@@ -5,7 +5,9 @@
 //! existing file or link of that name is neither followed nor reused. The new file gets the old one's read
 //! and write permissions and, if this process may change the owner, its owner.
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, open, openat, renameat, statat, symlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, Stat, linkat, open, openat, renameat, statat, symlinkat, unlinkat,
+};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -55,6 +57,14 @@ pub fn replace_with_link(path: &Path, to: &Path) -> io::Result<()> {
         let _ = unlinkat(&place.folder, &fresh, AtFlags::empty());
         return Err(error.into());
     }
+    Ok(rustix::fs::fsync(&place.folder)?)
+}
+
+/// Renames a file that is on the disk already, over the file at `to` if there is one, and syncs the new
+/// folder. Both are on one file system.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    let place = Destination::of(to)?;
+    renameat(CWD, from, &place.folder, place.name)?;
     Ok(rustix::fs::fsync(&place.folder)?)
 }
 

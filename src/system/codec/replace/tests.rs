@@ -111,7 +111,7 @@ fn a_link_at_the_path_is_replaced_but_no_other_file_type() {
     replace(&folder.at("thing"), b"new").unwrap();
     assert_eq!(fs::read(folder.at("victim")).unwrap(), b"not yours");
     assert!(fs::symlink_metadata(folder.at("thing")).unwrap().is_file());
-    rustix::fs::mkfifoat(rustix::fs::CWD, folder.at("pipe"), Mode::RUSR).unwrap();
+    rustix::fs::mkfifoat(CWD, folder.at("pipe"), Mode::RUSR).unwrap();
     assert!(replace(&folder.at("pipe"), b"new").is_err());
     assert!(replace(&folder.0, b"new").is_err());
     assert_eq!(folder.names(), ["pipe", "thing", "victim"], "nothing is left beside it");
