@@ -32,11 +32,12 @@ nothing fills a library while a robot runs, and the shipped boards leave both ou
 --bank 1 does here. Cycles run back to back; blocks of cycles and of plain copies alternate. The
 first four cycles of a block, which find the caches as the copies left them, do not count; the
 percentiles include all others. A byte read and a byte written count as one each. The cycle itself
-reads the clock to time its stages. After each block come 250 cycles of the navigator, with a ring
-of 24 rangers in clutter, and 20 sets of slices through the field, of which a running robot takes two
-a second. Steps of decision fields come too, each timed alone, on one thread: of the navigator's ring,
-which has noise, and of three without noise, of which the cube is bounded and the others circular. All
-have the preset selection and two inputs. --seconds includes all of this.
+reads the clock to time its stages. After each block come 250 cycles of the navigator on its way to a
+goal and 250 without one, with a ring of 24 rangers in clutter, and 20 sets of slices through the
+field, of which a running robot takes two a second. Steps of decision fields come too, each timed
+alone, on one thread: of the navigator's ring, which has noise, and of three without noise, of which
+the cube is bounded and the others circular. All have the preset selection and two inputs. --seconds
+includes all of this.
 
 On a GPU the copy is in the GPU's own memory. Half of the time is for cycles and copies. A tenth is
 for stages: events time them while they run one after another, which takes longer than a normal
@@ -141,10 +142,14 @@ struct Report {
     seconds: f64,
     cycle: Option<Cycle>,
     stages: Vec<StageTime>,
-    /// A cycle of the navigator with a ring of 24 rangers.
+    /// A cycle of the navigator on its way to a goal, with a ring of 24 rangers.
     navigator: Option<Cycle>,
-    /// The navigator's median divided by the field's.
+    /// The same without a goal.
+    navigator_without_goal: Option<Cycle>,
+    /// The median of `navigator` divided by the field's.
     navigator_share: Option<f64>,
+    /// The median of `navigator_without_goal` divided by the field's.
+    navigator_without_goal_share: Option<f64>,
     /// Steps of decision fields; none on a GPU.
     decision_fields: Vec<DecisionSteps>,
     /// One set of slices through the field.
@@ -301,7 +306,9 @@ fn reject_unused_options(args: &Args) -> Result<(), Failure> {
 impl Report {
     fn new(args: &Args, plan: &FieldPlan, engine: &dyn Inspect, figures: &FieldFigures) -> Report {
         let cycle = Latency::of(&figures.cycle);
-        let navigator = Latency::of(&figures.navigator);
+        let [navigator, without_goal] =
+            [&figures.navigator, &figures.navigator_without_goal].map(Latency::of);
+        let share = |part: Option<Latency>| part.zip(cycle).map(|(part, cycle)| part.p50 / cycle.p50);
         let floor_us = figures.floor_us();
         let cells = (usize::from(args.batch) * CHANNELS * plan.shape.cells()) as f64;
         Report {
@@ -320,7 +327,9 @@ impl Report {
             cycle: cycle.map(Cycle::of),
             stages: figures.stages_p50_us().map(|(name, p50_us)| StageTime { name, p50_us }).collect(),
             navigator: navigator.map(Cycle::of),
-            navigator_share: navigator.zip(cycle).map(|(navigator, cycle)| navigator.p50 / cycle.p50),
+            navigator_without_goal: without_goal.map(Cycle::of),
+            navigator_share: share(navigator),
+            navigator_without_goal_share: share(without_goal),
             decision_fields: decision_steps(figures),
             slices: Latency::of(&figures.slices).map(Cycle::of),
             sources: sources(engine),
@@ -361,7 +370,8 @@ impl Report {
         let rows = [
             ("cycle", &figures.cycle),
             ("plain copy", &figures.copy),
-            ("navigator", &figures.navigator),
+            ("navigator with a goal", &figures.navigator),
+            ("navigator without", &figures.navigator_without_goal),
             ("slices", &figures.slices),
         ];
         say_latencies(&rows.map(|(name, times)| (name, Latency::of(times))));
@@ -374,10 +384,11 @@ impl Report {
             let each: Vec<_> = each.map(|field| format!("{} {:.1}", field.name, field.ns_per_site)).collect();
             say!("  {} ns", each.join(", "));
         }
-        if let Some(share) = self.navigator_share {
+        if let (Some(with_goal), Some(without)) = (self.navigator_share, self.navigator_without_goal_share) {
             say!(
-                "the navigator, with a ring of 24 rangers, takes {:.1} % of a cycle (median)",
-                100.0 * share
+                "the navigator, with a ring of 24 rangers, takes {:.1} % of a cycle with a goal, {:.1} % without (medians)",
+                100.0 * with_goal,
+                100.0 * without
             );
         }
         if self.device.is_some() {

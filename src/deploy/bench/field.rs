@@ -91,8 +91,8 @@ pub struct FieldBench {
     engine: Box<dyn Inspect>,
     feed: Feed,
     copy: CopyCrew,
-    /// The navigator, which runs between the blocks; `None`: it is not measured.
-    navigator: Option<NavigatorLoad>,
+    /// The navigator with and without a goal, which runs between the blocks; `None`: it is not measured.
+    navigator: Option<[NavigatorLoad; 2]>,
     /// Decision fields, likewise.
     decision: Option<DecisionLoad>,
 }
@@ -117,7 +117,7 @@ impl FieldBench {
 
     /// Measures the navigator and decision fields as well.
     pub fn with_navigator(self) -> FieldBench {
-        let (navigator, decision) = (Some(NavigatorLoad::new()), Some(DecisionLoad::new()));
+        let (navigator, decision) = (Some([true, false].map(NavigatorLoad::new)), Some(DecisionLoad::new()));
         FieldBench { navigator, decision, ..self }
     }
 
@@ -195,9 +195,10 @@ impl FieldBench {
 
     /// Measures cycles of the navigator, which runs on the CPU after the field's cycle.
     fn navigate(&mut self, figures: &mut FieldFigures) {
-        let Some(navigator) = &mut self.navigator else { return };
+        let Some([with_goal, without]) = &mut self.navigator else { return };
         for _ in 0..NAVIGATOR_CYCLES {
-            note(&mut figures.navigator, navigator.turn());
+            note(&mut figures.navigator, with_goal.turn());
+            note(&mut figures.navigator_without_goal, without.turn());
         }
     }
 
@@ -256,8 +257,10 @@ pub struct FieldFigures {
     pub cycle: Histogram<u64>,
     /// Each of the `STAGES`.
     pub stages: [Histogram<u64>; STAGES.len()],
-    /// Cycles of the navigator; not measured on a GPU.
+    /// Cycles of the navigator on the way to a goal; not measured on a GPU.
     pub navigator: Histogram<u64>,
+    /// Cycles of the navigator without a goal; not measured on a GPU.
+    pub navigator_without_goal: Histogram<u64>,
     /// Steps of each of the [`DECISION_FIELDS`]; not measured on a GPU.
     pub decision: [DecisionFigures; DECISION_FIELDS.len()],
     /// Slices through the field; not measured on a GPU.
@@ -295,6 +298,7 @@ impl FieldFigures {
             cycle: touched_histogram(),
             stages: std::array::from_fn(|_| touched_histogram()),
             navigator: touched_histogram(),
+            navigator_without_goal: touched_histogram(),
             decision: std::array::from_fn(|_| DecisionFigures::default()),
             slices: touched_histogram(),
             copy: touched_histogram(),

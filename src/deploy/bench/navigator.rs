@@ -34,19 +34,22 @@ const GOAL: [f64; 2] = [8.0, 0.0];
 /// The navigator and its surroundings.
 pub struct NavigatorLoad {
     navigator: Navigator,
+    goal: Option<[f64; 2]>,
     discs: Vec<[f64; 2]>,
     beams: Vec<Beam>,
     cycle: u64,
 }
 
 impl NavigatorLoad {
-    pub fn new() -> NavigatorLoad {
+    /// On the way to a goal, or without one.
+    pub fn new(has_goal: bool) -> NavigatorLoad {
         let anywhere = |number| AROUND * (2.0 * uniform(1, Stream::World, number) - 1.0);
         let discs = (0..DISCS).map(|disc| [anywhere(2 * disc), anywhere(2 * disc + 1)]);
         let leaves_circle = |[x, y]: &[f64; 2]| (libm::hypot(*x, *y) - CIRCLE).abs() > FREE;
         let barn = built_in("barn").and_then(Result::ok).expect("tests build every shipped board").board;
         NavigatorLoad {
             navigator: Navigator::of(&barn, Options::default()).expect("the board states its body and beams"),
+            goal: has_goal.then_some(GOAL),
             discs: discs.filter(leaves_circle).collect(),
             beams: beams(&barn).1,
             cycle: 0,
@@ -69,7 +72,7 @@ impl NavigatorLoad {
         }
         let around = Surroundings { pose, elapsed: EVERY, beams: &self.beams };
         let began = MonotonicClock.now();
-        let wish = self.navigator.drive(&around, Some(GOAL));
+        let wish = self.navigator.drive(&around, self.goal);
         let span = MonotonicClock.now().since(began);
         std::hint::black_box(wish);
         span
@@ -95,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_measured_navigator_is_on_its_way_all_the_time() {
-        let mut load = NavigatorLoad::new();
+        let mut load = NavigatorLoad::new(true);
         let states: Vec<State> = (0..1_000)
             .map(|_| {
                 load.turn();

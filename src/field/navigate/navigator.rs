@@ -218,7 +218,8 @@ impl Navigator {
         })
     }
 
-    /// Takes in the sensors' readings, whether there is a goal or not.
+    /// Takes in the sensors' readings, whether there is a goal or not. What follows from them is computed
+    /// only on the way to a goal, because it takes most of a cycle.
     fn perceive(&mut self, around: &Surroundings, seconds: f64) {
         let pose = around.pose;
         self.grid.follow(pose);
@@ -230,9 +231,7 @@ impl Navigator {
         if !self.options.remembers {
             self.forget_all_but_newest(pose, around.beams);
         }
-        let middle = self.middle(pose);
-        self.grid.close(Some(middle));
-        self.room.measure(&self.body, &self.grid, pose, middle, around.beams);
+        self.room.look_ahead(&self.body, pose, around.beams);
     }
 
     /// Leaves in the grid only the newest reading of each sensor, as if it were certain.
@@ -268,6 +267,8 @@ impl Navigator {
             return self.stop(State::Arrived);
         }
         let middle = self.middle(pose);
+        self.grid.close(Some(middle));
+        self.room.measure(&self.body, &self.grid, pose, middle);
         self.wave.spread(&self.grid, goal);
         let ahead = distance(middle, goal) as f32;
         let chosen = self.heading.choose(&self.grid, &self.wave, middle, ahead, steps_in(seconds));
@@ -366,4 +367,27 @@ impl Driver for Navigator {
 
 fn distance(a: [f64; 2], b: [f64; 2]) -> f64 {
     libm::hypot(a[0] - b[0], a[1] - b[1])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::CAR;
+    use super::*;
+    use crate::base::time::Span;
+
+    /// Which cells are closed is computed only with a goal, from what the robot has seen without one.
+    #[test]
+    fn what_is_seen_without_a_goal_counts_once_there_is_one() {
+        let mut navigator = Navigator::new(CAR, Options::default()).expect("a body in range");
+        let mut cycle = |range: Option<f32>, goal: Option<[f64; 2]>| {
+            let beam = Beam { bearing: 0.0, offset: [0.0; 2], half_cone: 0.0, range, max_range: 4.0 };
+            let pose = OdometryPose { at: [0.05, 0.05], heading: 0.0 };
+            navigator.drive(&Surroundings { pose, elapsed: Span::from_millis(20), beams: &[beam] }, goal);
+            navigator.grid.is_open([1.05, 0.05])
+        };
+        assert_eq!([1.0; 5].map(|range| cycle(Some(range), None)), [true; 5]);
+        assert!(!cycle(None, Some([3.0, 0.05])));
+        assert_eq!([4.0; 2].map(|range| cycle(Some(range), None)), [false; 2], "as it was computed before");
+        assert!(cycle(None, Some([3.0, 0.05])), "its sensor looked through that place meanwhile");
+    }
 }

@@ -83,16 +83,8 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Measures the room from what is remembered and what the sensors see.
-    pub(super) fn measure(
-        &mut self,
-        body: &Body,
-        grid: &PlaceGrid,
-        pose: OdometryPose,
-        middle: [f64; 2],
-        beams: &[Beam],
-    ) {
-        self.look_ahead(body, pose, beams);
+    /// Measures the room from what is remembered and from the nearest reading ahead.
+    pub(super) fn measure(&mut self, body: &Body, grid: &PlaceGrid, pose: OdometryPose, middle: [f64; 2]) {
         // Cells are already closed half a body's width before the obstacle itself.
         let overhang = (body.half_length() - body.half_width).max(0.0) + LATTICE_ERROR;
         let way = |angle: f64, range, known| grid.free_way(middle, unit(angle), range, known) - overhang;
@@ -107,7 +99,7 @@ impl Room {
 
     /// Finds the nearest reading in the strip that the body would sweep straight ahead. A reading is kept
     /// until its sensor delivers another; until then, the robot's own forward motion shortens its distance.
-    fn look_ahead(&mut self, body: &Body, pose: OdometryPose, beams: &[Beam]) {
+    pub(super) fn look_ahead(&mut self, body: &Body, pose: OdometryPose, beams: &[Beam]) {
         if let (Some((_, away)), Some(last)) = (&mut self.nearest, self.last) {
             *away -= (-pose.sees(last)[0]).max(0.0) as f32;
         }
@@ -283,7 +275,8 @@ mod tests {
         grid.follow(POSE);
         beams.iter().for_each(|beam| _ = grid.see(POSE, beam));
         grid.close(Some(middle));
-        room.measure(&CAR, &grid, POSE, middle, &beams);
+        room.look_ahead(&CAR, POSE, &beams);
+        room.measure(&CAR, &grid, POSE, middle);
         (grid, room)
     }
 
