@@ -15,7 +15,7 @@
 
 mod replace;
 
-pub use replace::{remove, rename, replace, replace_and_keep, replace_with_link};
+pub use replace::{remove, rename, replace, replace_and_keep, replace_with_link, sync};
 
 use crate::system::bounded_read::BoundedFile;
 use crate::system::rt::room::{self, NoRoom};

@@ -84,7 +84,7 @@ fn make_folders(root: &Path, path: &Path) -> io::Result<()> {
     for folder in missing_folders(root, path) {
         let folder = root.join(folder);
         std::fs::DirBuilder::new().mode(FOLDER_MODE).create(&folder)?;
-        sync(folder.parent().unwrap_or(root))?;
+        codec::sync(folder.parent().unwrap_or(root))?;
     }
     Ok(())
 }
@@ -93,13 +93,8 @@ fn make_folders(root: &Path, path: &Path) -> io::Result<()> {
 pub fn remove_if_empty(root: &Path, folder: &Path) {
     let folder = root.join(folder);
     if std::fs::remove_dir(&folder).is_ok() {
-        let _ = sync(folder.parent().unwrap_or(root));
+        let _ = codec::sync(folder.parent().unwrap_or(root));
     }
-}
-
-/// Syncs the entries of a folder to disk.
-fn sync(folder: &Path) -> io::Result<()> {
-    std::fs::File::open(folder)?.sync_all()
 }
 
 /// The folders of a relative path, outermost first.

@@ -18,7 +18,9 @@ pub const AT_BOOT: &str = "ganglion-rollback.service";
 /// Goes back when the program that runs the update dies.
 pub const ON_DEATH: &str = "ganglion-update-died.service";
 /// Makes the runtime start after the unit [`AT_BOOT`].
-const DROP_IN: &str = "ganglion.service.d/90-trial.conf";
+const DROP_IN: &str = "90-trial.conf";
+/// The folder of [`DROP_IN`].
+const DROP_INS: &str = "ganglion.service.d";
 /// Starts the unit [`AT_BOOT`] at boot, whatever happens to the runtime's unit.
 const WANTED: &str = "multi-user.target.wants/ganglion-rollback.service";
 /// Time limit for systemd to reload its unit files, which takes a second or two on a Pi.
@@ -32,13 +34,16 @@ const LONGEST: u64 = 64 << 10;
 pub fn put_up(layout: &Layout) -> Result<(), UpdateError> {
     copy_program(layout)?;
     let units = layout.units();
-    for (name, text) in [(AT_BOOT, at_boot(layout)), (ON_DEATH, on_death(layout)), (DROP_IN, drop_in())] {
-        put_unit(&units.join(name), &text)?;
-    }
+    let drop_ins = units.join(DROP_INS);
+    put_unit(&units.join(AT_BOOT), &at_boot(layout))?;
+    put_unit(&units.join(ON_DEATH), &on_death(layout))?;
+    put_unit(&drop_ins.join(DROP_IN), &drop_in())?;
     let wanted = units.join(WANTED);
     make_folder(&wanted)?;
     codec::replace_with_link(&wanted, &Path::new("..").join(AT_BOOT)).map_err(at(&wanted))?;
-    // The folders created above are entries of this one: sync it too.
+    // A program that put up the net before may have been killed before it synced these folders, and the
+    // folders created above are entries of `units`.
+    sync(&drop_ins)?;
     sync(&units)?;
     // The others matter only to a boot, which reads all unit files.
     match is_loaded(ON_DEATH) {
@@ -47,12 +52,10 @@ pub fn put_up(layout: &Layout) -> Result<(), UpdateError> {
     }
 }
 
-/// Makes sure that a unit file with this text is on the disk.
+/// Makes sure that a unit file with this text is on the disk. The caller syncs the folder.
 fn put_unit(path: &Path, text: &str) -> Result<(), UpdateError> {
     if bounded_read::text(path, LONGEST).is_ok_and(|found| found == text) {
-        // The program that wrote it may have been killed before it synced the folder.
-        sync(path)?;
-        return path.parent().map_or(Ok(()), sync);
+        return sync(path);
     }
     make_folder(path)?;
     codec::replace(path, text.as_bytes()).map_err(at(path))

@@ -6,7 +6,6 @@ use crate::system::rt::flock::{Flock, LockError};
 use crate::system::{bounded_read, codec};
 use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -158,5 +157,5 @@ pub fn remove(path: &Path) -> Result<(), UpdateError> {
 
 /// Syncs a file or a folder to disk.
 pub fn sync(path: &Path) -> Result<(), UpdateError> {
-    File::open(path).and_then(|file| file.sync_all()).map_err(at(path))
+    codec::sync(path).map_err(at(path))
 }

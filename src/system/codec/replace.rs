@@ -68,6 +68,11 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     Ok(rustix::fs::fsync(&place.folder)?)
 }
 
+/// Syncs an existing file or folder to the disk.
+pub fn sync(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
 /// Removes the file or link at `path` and syncs the folder. A missing file or folder is not an error.
 pub fn remove(path: &Path) -> io::Result<()> {
     let place = match Destination::of(path) {
