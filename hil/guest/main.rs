@@ -306,6 +306,7 @@ mod tests {
         assert_eq!(selected(&["--only", "mcu-nack,sock"]), None);
         assert_eq!(selected(&["--only", "mcu-nack", "--without", "sock"]), None);
         assert_eq!(selected(&["--only", "mcu-nack", "--loops", "99"]), None);
+        assert_eq!(selected(&["--only", "mcu-nack", "--loops", "1001"]), None);
         assert!(selected(&["--only", "mcu-nack,soak"]).is_some_and(|rows| rows.contains(&"soak")));
     }
 

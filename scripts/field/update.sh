@@ -191,33 +191,33 @@ update_rollback_does_not_toggle() {
     whole "$BASE" disarmed
 }
 
-update_killed() {
+# kill_updater PHASE COMMAND: runs an updating command, kills its process in that phase of the trial, and checks that
+# the robot is back at the first version.
+kill_updater() {
     local since
-    load robot
-    exits 0 "$(stage good)"
     since=$(console_size)
-    g "ganglion update trial --for 30s" > "$WORK/logs/killed-trial.log" 2>&1 &
-    await "$since" "MARK trial .*$1" || wrong "the trial never reached '$1'"
+    g "$2" > "$WORK/logs/killed-in-$1.log" 2>&1 &
+    await "$since" "MARK trial .*$1" || wrong "'$2' never reached '$1'"
     exits 0 "systemctl kill -s KILL ganglion-update.service"
     wait $! || :
     settle
     whole "$BASE" disarmed
+}
+
+# In a first update.
+update_killed_in() {
+    load robot
+    exits 0 "$(stage good)"
+    kill_updater "$1" "ganglion update trial --for 30s"
     last rolled-back "$BASE" "$GOOD"
 }
-update_killed_in_trial() { update_killed trying; }
-update_killed_in_installation() { update_killed installing; }
+update_killed_in_trial() { update_killed_in trying; }
+update_killed_in_installation() { update_killed_in installing; }
 
 # In a second update the units that go back are there already, so systemd has not reloaded them.
 update_killed_in_second_update() {
-    local since
     load updated
-    since=$(console_size)
-    g "ganglion update rollback" > "$WORK/logs/killed-rollback.log" 2>&1 &
-    await "$since" 'MARK trial .*installing' || wrong "the rollback never reached 'installing'"
-    exits 0 "systemctl kill -s KILL ganglion-update.service"
-    wait $! || :
-    settle
-    whole "$BASE" disarmed
+    kill_updater installing "ganglion update rollback"
     last rolled-back "$GOOD" "$BASE"
 }
 
