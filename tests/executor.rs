@@ -9,10 +9,11 @@ use ganglion::base::plan::{Board, RtPlan};
 use ganglion::base::time::{Clock, Instant, MonotonicClock, SimClock, Span};
 use ganglion::deploy::board;
 use ganglion::hardware::bus::{Gpio, Hardware, I2c, LineUse, Op, OpenError};
-use ganglion::runtime::robot::{Options, Robot};
+use ganglion::runtime::robot::{Options, Robot, WorkerThread};
 use ganglion::runtime::runner::{self, Ending};
 use ganglion::sim::Plant;
 use ganglion::system::executor::{Rest, Worker};
+use ganglion::system::rt::Role;
 use ganglion::workshop::learn::parallel;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -246,44 +247,122 @@ fn watching_threads_panic_resumes_after_motors_and_threads_stop() {
     assert_stopped(&plant);
 }
 
+/// A gate in front of the bus: while it is shut, a transfer does not return.
+#[derive(Default)]
+struct Gate {
+    shut: Mutex<bool>,
+    opened: Condvar,
+    /// A transfer is stuck at the gate.
+    stuck: AtomicBool,
+}
+
+impl Gate {
+    fn shut(&self) {
+        *self.shut.lock().unwrap() = true;
+    }
+    fn open(&self) {
+        *self.shut.lock().unwrap() = false;
+        self.opened.notify_all();
+    }
+    fn pass(&self) {
+        let shut = self.shut.lock().unwrap();
+        self.stuck.store(*shut, Ordering::Release);
+        drop(self.opened.wait_while(shut, |shut| *shut).unwrap());
+    }
+    fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Acquire)
+    }
+}
+
+/// Transfers go through the gate.
+struct Hangs(Plant, Arc<Gate>);
+
+struct HangingI2c(Box<dyn I2c>, Arc<Gate>);
+
+impl Hardware for Hangs {
+    fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+        Ok(Box::new(HangingI2c(Hardware::i2c(&self.0, bus)?, self.1.clone())))
+    }
+    fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+        Hardware::gpio(&self.0, owner, lines)
+    }
+}
+
+impl I2c for HangingI2c {
+    fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        self.1.pass();
+        self.0.transfer(address, ops)
+    }
+}
+
+fn rig_behind(gate: &Arc<Gate>) -> Rig {
+    rig(Arc::new(MonotonicClock), |plant| -> Arc<dyn Hardware> { Arc::new(Hangs(plant, gate.clone())) })
+}
+
 /// A transfer that never returns; the transfers before it succeed.
 #[test]
 fn bus_hanging_forever_leaves_the_motor_stop_unconfirmed() {
-    #[derive(Default)]
-    struct Gate(Mutex<bool>, Condvar);
-    struct Hangs(Plant, Arc<Gate>);
-    struct HangingI2c(Box<dyn I2c>, Arc<Gate>);
-    impl Hardware for Hangs {
-        fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
-            Ok(Box::new(HangingI2c(Hardware::i2c(&self.0, bus)?, self.1.clone())))
-        }
-        fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
-            Hardware::gpio(&self.0, owner, lines)
-        }
-    }
-    impl I2c for HangingI2c {
-        fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
-            drop(self.1.1.wait_while(self.1.0.lock().unwrap(), |shut| *shut).unwrap());
-            self.0.transfer(address, ops)
-        }
-    }
     let gate = Arc::new(Gate::default());
-    let around = |plant| -> Arc<dyn Hardware> { Arc::new(Hangs(plant, gate.clone())) };
-    let Rig { mut robot, plant, clock } = rig(Arc::new(MonotonicClock), around);
+    let Rig { mut robot, plant, clock } = rig_behind(&gate);
     let first = clock.now() + Span::from_millis(20);
     robot.tick.start_at(first);
     let asked = Arc::new(AtomicBool::new(false));
     let ending = runner::run(robot, &clock, first + AN_HOUR, &asked, MODEST, |_| {
         if !plant.motors_still() {
-            *gate.0.lock().unwrap() = true;
+            gate.shut();
             asked.store(true, Ordering::Relaxed);
         }
     });
     let ending = ending.unwrap();
     assert_eq!((ending.hung, ending.rest), (vec!["i2c"], Rest::Unheard));
     assert!(ending.panicked.is_empty());
-    *gate.0.lock().unwrap() = false;
-    gate.1.notify_all();
+    gate.open();
+}
+
+/// The service manager's watchdog watches this counter. On real wires, a thread that only switches lines
+/// starts before the bus thread and has the same role.
+#[test]
+fn bus_counter_stops_while_the_motors_bus_hangs() {
+    /// Slots for which the counter is watched: an idle thread wakes up twenty times in them.
+    const WATCHED: u64 = 100;
+    struct Idle;
+    impl Worker for Idle {
+        fn name(&self) -> &'static str {
+            "cut"
+        }
+        fn step(&mut self, _clock: &dyn Clock) -> Instant {
+            Instant::NEVER
+        }
+        fn publish(&mut self, _clock: &dyn Clock) {}
+    }
+    let gate = Arc::new(Gate::default());
+    let Rig { mut robot, plant, clock } = rig_behind(&gate);
+    let bus = robot.workers.iter().position(|started| started.worker.name() == "i2c").expect("a bus");
+    robot
+        .workers
+        .insert(bus, WorkerThread { worker: Box::new(Idle), waker: Arc::default(), role: Role::Bus });
+    let first = clock.now() + Span::from_millis(20);
+    robot.tick.start_at(first);
+    let loop_status = robot.loop_status.clone();
+    let (mut at_the_hang, mut later) = (None, None);
+    let asked = Arc::new(AtomicBool::new(false));
+    let ending = runner::run(robot, &clock, first + AN_HOUR, &asked, MODEST, |_| {
+        let status = loop_status.load();
+        if gate.is_stuck() {
+            let (slots, _) = *at_the_hang.get_or_insert((status.slots, status.bus));
+            if status.slots >= slots + WATCHED && later.is_none() {
+                later = Some(status.bus);
+                asked.store(true, Ordering::Relaxed);
+            }
+        } else if !plant.motors_still() {
+            gate.shut();
+        }
+    });
+    let (_, hung_at) = at_the_hang.expect("a transfer that hangs");
+    assert!(hung_at > 0, "it advanced before");
+    assert_eq!(later, Some(hung_at));
+    assert_eq!(ending.unwrap().hung, ["i2c"]);
+    gate.open();
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::drive::record::RecordSender;
 use crate::drive::trace::Recorder;
 use crate::memory::map::Feed;
 use crate::runtime::requests::Requests;
-use crate::runtime::robot::Robot;
+use crate::runtime::robot::{Robot, WorkerThread};
 use crate::runtime::tick::Tick;
 use crate::system::executor::{END_PATIENCE, Ended, Rest, Stepper, Threads};
 use crate::system::rt::{Granted, Refusal, Role, become_real_time};
@@ -129,12 +129,9 @@ pub fn run(
     let (mut recording, mut feed) = (robot.recording, robot.feed);
     let mut recorder = tick.recorder();
     let mut threads = Threads::new();
-    let mut bus_beat = Some(loop_status.bus_beat()); // the motors' bus is the first
-    for started in workers {
-        let beat = match started.role {
-            Role::Bus => bus_beat.take().unwrap_or_default(),
-            _ => Arc::default(),
-        };
+    let watched = motors_bus(&workers);
+    for (place, started) in workers.into_iter().enumerate() {
+        let beat = if watched == Some(place) { loop_status.bus_beat() } else { Arc::default() };
         threads.start_watched(started.worker, started.waker, clock.clone(), started.role, plan, beat)?;
     }
     if let Some((_, granted)) = threads.granted.iter_mut().find(|(_, granted)| granted.role == Role::Field) {
@@ -178,6 +175,14 @@ pub fn run(
     let Ticked { tick, identity_holds, .. } = ticked;
     let elapsed = tick.grid.elapsed();
     Ok(Ending { tick, recorder, granted, hung, panicked, rest, elapsed, identity_holds })
+}
+
+/// The place of the worker of the motors' bus, which the service manager's watchdog watches; if no worker has
+/// motors, as with a log, of the first bus worker. The threads that switch the motors' lines and those of
+/// other buses have the same role, and may come first.
+fn motors_bus(workers: &[WorkerThread]) -> Option<usize> {
+    let motors = workers.iter().position(|started| started.worker.has_motors());
+    motors.or_else(|| workers.iter().position(|started| started.role == Role::Bus))
 }
 
 fn first_refusal(granted: &[(&'static str, Granted)], plan: &RtPlan) -> Option<RunnerError> {
