@@ -15,8 +15,8 @@ use ganglion::runtime::requests::Requests;
 use ganglion::system::seqpacket::{Received, connect_to, listen_at, receive, send_to, wait_for};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -65,9 +65,15 @@ impl Stand {
     }
 
     fn inside(folder: Arc<Folder>, timeout: Span) -> Stand {
+        Stand::after(folder, timeout, |_| ())
+    }
+
+    /// A guard that starts after `before`, which may already connect to its socket.
+    fn after(folder: Arc<Folder>, timeout: Span, before: impl FnOnce(&Path)) -> Stand {
         let socket = folder.join("guard");
         let levels = Levels::default();
         let (place, listener) = listen_at(&socket).unwrap();
+        before(&socket);
         let (end, ended) = UnixStream::pair().unwrap();
         let line = HeldLine::take(Box::new(Remembers(levels.clone())), HOLD).unwrap();
         let guard = Guard::new(&HOLD, timeout, BOARD);
@@ -117,13 +123,25 @@ struct Talk {
 
 impl Talk {
     fn with(stand: &Stand) -> Talk {
-        Talk { connection: connect_to(&stand.socket).unwrap(), sequence: 0 }
+        Talk::at(&stand.socket)
+    }
+
+    fn at(socket: &Path) -> Talk {
+        Talk { connection: connect_to(socket).unwrap(), sequence: 0 }
     }
 
     /// Sends a request stamped `stamp` and receives the answer; `None`: the guard closed the connection.
     fn ask_at(&mut self, ask: Ask, stamp: Instant) -> Option<GuardAnswer> {
+        self.send(ask, stamp);
+        self.answer()
+    }
+
+    fn send(&mut self, ask: Ask, stamp: Instant) {
         self.sequence += 1;
         assert!(send_to(&self.connection, &Request { sequence: self.sequence, stamp, ask }.encode()));
+    }
+
+    fn answer(&mut self) -> Option<GuardAnswer> {
         let mut bytes = [0; LENGTH];
         loop {
             match receive(&self.connection, &mut bytes) {
@@ -229,6 +247,71 @@ fn any_caller_may_cut_the_line_and_only_the_runtime_restores_it() {
         assert_eq!(talk.ask(ask).refused, None, "{ask:?}");
     }
     assert_eq!(stand.levels(), [false, true, false, true]);
+}
+
+/// Five connections wait, one more than the guard has places for, and each has sent its request.
+#[test]
+fn each_request_of_a_full_queue_is_answered() {
+    let mut talks = Vec::new();
+    let folder = Arc::new(Folder::new("post"));
+    let stand = Stand::after(folder, LONG, |socket| {
+        for ask in [STOP, Ask::Status, Ask::Status, Ask::Status, Ask::Status] {
+            let mut talk = Talk::at(socket);
+            talk.send(ask, MonotonicClock.now());
+            talks.push(talk);
+        }
+    });
+    for (nth, talk) in talks.iter_mut().enumerate() {
+        let answer = talk.answer().unwrap_or_else(|| panic!("caller {nth} is not answered"));
+        assert_eq!(answer.refused, None, "caller {nth}");
+        assert_ne!(answer.status.stop, 0, "caller {nth}: the stop was the first request");
+    }
+    assert_ne!(ask_once(&stand.socket, Ask::Status, SOON).unwrap().status.stop, 0);
+}
+
+/// Callers that connect as fast as they can, and send nothing.
+struct Flood {
+    over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<u64>>,
+}
+
+impl Flood {
+    /// Threads that connect; more than there are cores on a small machine.
+    const THREADS: usize = 4;
+
+    fn onto(socket: &Path) -> Flood {
+        let over = Arc::new(AtomicBool::new(false));
+        let connect = |_| {
+            let (over, socket) = (over.clone(), socket.to_path_buf());
+            std::thread::spawn(move || {
+                let mut connected = 0;
+                while !over.load(Ordering::Relaxed) {
+                    connected += u64::from(connect_to(&socket).is_ok());
+                }
+                connected
+            })
+        };
+        Flood { threads: (0..Flood::THREADS).map(connect).collect(), over }
+    }
+
+    /// Ends the flood, and returns how many connections it made.
+    fn end(self) -> u64 {
+        self.over.store(true, Ordering::Relaxed);
+        self.threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    }
+}
+
+#[test]
+fn a_flood_of_callers_delays_neither_a_cut_nor_a_stop() {
+    let stand = Stand::begin(TIMEOUT);
+    let mut talk = Talk::with(&stand);
+    talk.drive();
+    let flood = Flood::onto(&stand.socket);
+    soon("off", || stand.levels() == [false, true, false]);
+    assert_eq!(talk.ask(Ask::Status).status.phase, Phase::Tripped(Reason::Silent));
+    let stopped = ask_once(&stand.socket, STOP, SOON).unwrap();
+    assert_eq!((stopped.refused, stopped.status.phase), (None, Phase::Tripped(Reason::Asked)));
+    assert!(flood.end() > 0);
 }
 
 #[test]

@@ -21,6 +21,9 @@ const CLIENTS: usize = 4;
 /// Messages read from one connection before the other connections and the timeout are handled. A runtime
 /// sends four heartbeats per timeout.
 const AT_ONCE: usize = 16;
+/// Connections accepted before the clients and the timeout are handled: as many as there are places. More may
+/// wait, and callers may connect faster than the guard accepts.
+const ACCEPTED_AT_ONCE: usize = CLIENTS;
 /// Delay before retrying a line that could not be switched.
 const LINE_AGAIN: Span = Span::from_millis(5);
 
@@ -93,6 +96,8 @@ pub struct Server {
     listener: OwnedFd,
     end: OwnedFd,
     clients: [Option<Client>; CLIENTS],
+    /// Where the search for the next client to replace begins.
+    replace_from: usize,
     clock: Arc<dyn Clock>,
     allowed: AllowedUser,
 }
@@ -108,7 +113,7 @@ impl Server {
         clock: Arc<dyn Clock>,
     ) -> Server {
         let (clients, allowed) = ([const { None }; CLIENTS], AllowedUser::own());
-        Server { guard, line, line_sound: true, listener, end, clients, clock, allowed }
+        Server { guard, line, line_sound: true, listener, end, clients, replace_from: 0, clock, allowed }
     }
 
     /// Accepts `allowed` instead of the guard's own user: for a runtime that runs as another user.
@@ -125,7 +130,7 @@ impl Server {
                 break;
             }
             if woken.incoming {
-                self.accept();
+                self.accept(&mut report);
             }
             for client in 0..CLIENTS {
                 self.read_client(client, &mut report);
@@ -164,16 +169,37 @@ impl Server {
         Woken { end: is_ready(0), incoming: is_ready(1) }
     }
 
-    fn accept(&mut self) {
-        while let Some(connection) = next_of(&self.listener) {
+    /// Accepts waiting clients, as many as one round allows, and reads each at once: what it has already sent
+    /// counts, even if the next client takes its place.
+    fn accept(&mut self, report: &mut impl FnMut(Event)) {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            let Some(connection) = next_of(&self.listener) else { return };
             let allowed = self.allowed.is_at(&connection);
-            let place = self.clients.iter().position(Option::is_none);
-            // If all places are taken, replace a client that is not the guarded runtime.
-            let place = place.or_else(|| (0..CLIENTS).find(|&client| !self.guard.is_holder(client)));
-            if let Some(place) = place {
+            if let Some(place) = self.make_room(report) {
                 self.clients[place] = Some(Client { connection, allowed });
+                self.read_client(place, report);
             }
         }
+    }
+
+    /// A place for a new client. If all places are taken, the clients that are not the guarded runtime make
+    /// room in turn, each after its messages have been read. Reading may end its connection, or make it the
+    /// guarded runtime, and there is only one of those.
+    fn make_room(&mut self, report: &mut impl FnMut(Event)) -> Option<usize> {
+        let from = self.replace_from;
+        for place in (from..from + CLIENTS).map(|nth| nth % CLIENTS) {
+            if let Some(empty) = self.clients.iter().position(Option::is_none) {
+                return Some(empty);
+            }
+            if !self.guard.is_holder(place) {
+                self.read_client(place, report);
+            }
+            if !self.guard.is_holder(place) {
+                self.replace_from = (place + 1) % CLIENTS;
+                return Some(place);
+            }
+        }
+        None
     }
 
     /// Reads every message that `client` has sent.
@@ -230,28 +256,82 @@ mod tests {
     use crate::base::plan::{GuardHold, Line};
     use crate::base::time::{MonotonicClock, SimClock};
     use crate::hardware::bus::fake::FakeGpio;
-    use crate::system::seqpacket::{connect_to, listen_at};
+    use crate::system::seqpacket::{SocketLock, connect_to, listen_at};
     use std::os::unix::net::UnixStream;
+    use std::path::PathBuf;
+
+    /// A guard at a socket in the temporary directory; removes the socket's lock at its end.
+    struct Rig {
+        server: Server,
+        path: PathBuf,
+        place: Option<SocketLock>,
+        go: Option<UnixStream>,
+    }
+
+    impl Rig {
+        fn new(name: &str) -> Rig {
+            let path = std::env::temp_dir().join(format!("ganglion-{name}-{}.sock", std::process::id()));
+            let hold = Hold { line: Line(5), on_high: true, kind: GuardHold::Reset };
+            let line = HeldLine::take(Box::new(FakeGpio::new(Arc::new(SimClock::new()))), hold).unwrap();
+            let (end, go) = UnixStream::pair().unwrap();
+            let guard = Guard::new(&hold, Span::from_millis(50), [0; 32]);
+            let (place, listener) = listen_at(&path).unwrap();
+            let server = Server::new(guard, line, listener, end.into(), Arc::new(MonotonicClock));
+            Rig { server, path, place: Some(place), go: Some(go) }
+        }
+    }
+
+    impl Drop for Rig {
+        fn drop(&mut self) {
+            self.place = None;
+            let _ = std::fs::remove_file(self.path.with_extension("sock.lock"));
+        }
+    }
 
     #[test]
     fn only_a_waiting_client_wakes_the_accept() {
-        let path = std::env::temp_dir().join(format!("ganglion-incoming-{}.sock", std::process::id()));
-        let hold = Hold { line: Line(5), on_high: true, kind: GuardHold::Reset };
-        let line = HeldLine::take(Box::new(FakeGpio::new(Arc::new(SimClock::new()))), hold).unwrap();
-        let (end, go) = UnixStream::pair().unwrap();
-        let guard = Guard::new(&hold, Span::from_millis(50), [0; 32]);
-        let (place, listener) = listen_at(&path).unwrap();
-        let mut server = Server::new(guard, line, listener, end.into(), Arc::new(MonotonicClock));
-        let caller = connect_to(&path).unwrap();
-        assert_eq!(server.wait(), Woken { end: false, incoming: true });
-        server.accept();
+        let mut rig = Rig::new("incoming");
+        let caller = connect_to(&rig.path).unwrap();
+        assert_eq!(rig.server.wait(), Woken { end: false, incoming: true });
+        rig.server.accept(&mut |_| ());
         assert!(send_to(&caller, b"anything"));
-        assert_eq!(server.wait(), Woken { end: false, incoming: false }, "a message is not a new client");
-        let _another = connect_to(&path).unwrap();
-        assert_eq!(server.wait(), Woken { end: false, incoming: true });
-        drop(go);
-        assert!(server.wait().end);
-        drop(place);
-        std::fs::remove_file(path.with_extension("sock.lock")).unwrap();
+        assert_eq!(rig.server.wait(), Woken { end: false, incoming: false }, "a message is not a new client");
+        let _another = connect_to(&rig.path).unwrap();
+        assert_eq!(rig.server.wait(), Woken { end: false, incoming: true });
+        rig.go = None;
+        assert!(rig.server.wait().end);
+    }
+
+    #[test]
+    fn one_round_accepts_a_limited_number_of_callers() {
+        let mut rig = Rig::new("round");
+        let callers: Vec<OwnedFd> = (0..=ACCEPTED_AT_ONCE).map(|_| connect_to(&rig.path).unwrap()).collect();
+        rig.server.accept(&mut |_| ());
+        assert!(rig.server.wait().incoming, "one caller waits for the next round");
+        rig.server.accept(&mut |_| ());
+        assert!(next_of(&rig.server.listener).is_none(), "it was accepted");
+        drop(callers);
+    }
+
+    /// A client's message arrives after the guard last read it, and before another client takes its place.
+    #[test]
+    fn a_replaced_client_is_read_before_it_goes() {
+        let mut rig = Rig::new("replaced");
+        let stop = Request { sequence: 1, stamp: Instant::ZERO, ask: Ask::Trip { lasting: true } };
+        let mut callers: Vec<OwnedFd> = Vec::new();
+        for _ in 0..CLIENTS {
+            callers.push(connect_to(&rig.path).unwrap());
+            rig.server.accept(&mut |_| ());
+        }
+        assert!(send_to(&callers[0], &stop.encode()));
+        for place in 0..CLIENTS {
+            let _newer = connect_to(&rig.path).unwrap();
+            rig.server.accept(&mut |_| ());
+            let mut bytes = [0; LENGTH];
+            let answered = receive(&callers[place], &mut bytes);
+            let expected = if place == 0 { Received::Message(LENGTH) } else { Received::Closed };
+            assert_eq!(answered, expected, "client {place}: they make room in turn");
+        }
+        assert_ne!(rig.server.guard.status(true).stop, 0);
     }
 }
