@@ -49,7 +49,8 @@ impl Whom {
   ganglion arm  the field drives the robot from now on; prints the reason if refused
   ganglion arm --wait 10s --json
 
-Exit code 75 if the runtime still refuses at the end of the wait.")]
+Exit code 75 if the runtime still refuses at the end of the wait, or at once if somebody disarms the
+robot meanwhile.")]
 pub struct ArmArgs {
     #[command(flatten)]
     whom: Whom,
@@ -120,8 +121,11 @@ impl StatusArgs {
 /// Runs `arm`.
 pub fn arm(args: ArmArgs) -> Result<(), Failure> {
     let until = Instant::now() + Duration::from_nanos(args.wait.as_nanos());
+    let mut disarms = None;
     let reply = loop {
-        let reply = ask(&args.whom.socket, Ask::Arm)?;
+        let socket = &args.whom.socket;
+        let reply = control::arm(socket, disarms).map_err(|error| unreachable(socket, &error))?;
+        disarms = disarms.or(reply.disarms);
         if reply.done || !reply.may_pass || Instant::now() >= until {
             break reply;
         }

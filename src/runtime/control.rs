@@ -5,7 +5,8 @@
 //!
 //! A stop or a disarm takes effect even if its caller goes away. A request to arm counts only while its
 //! caller waits for it, at most half a second: a request that was reported as failed never arms the robot
-//! later.
+//! later. A caller that retries until the robot can be armed passes on a count from the first answer, so that
+//! a disarm in the meantime ends its wait.
 
 mod goal;
 mod measured;
@@ -17,7 +18,7 @@ mod client;
 mod outcome;
 mod server;
 
-pub use client::{ask, ask_near, ask_with_pid, ask_without_map, order, status_with};
+pub use client::{arm, ask, ask_near, ask_with_pid, ask_without_map, order, status_with};
 pub use goal::{GoalStatus, behaviour_names};
 pub use measured::{AnswerStatus, GpuStatus, Instruments, LinkStatus, Measured, Observer, Quality};
 pub use outcome::carry_out;
@@ -70,12 +71,16 @@ pub struct Request {
     /// For [`Ask::Go`]: what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<Task>,
+    /// For [`Ask::Arm`]: the [`Reply::disarms`] of the first answer to a caller that asks repeatedly. The
+    /// request is refused if somebody has asked to disarm since then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disarms: Option<u64>,
 }
 
 impl Request {
     /// The request `ask` without any options.
     pub fn plain(ask: Ask) -> Request {
-        Request { ask, near: None, without_map: false, with_slices: false, task: None }
+        Request { ask, near: None, without_map: false, with_slices: false, task: None, disarms: None }
     }
 }
 
@@ -88,6 +93,10 @@ pub struct Reply {
     pub why: Vec<String>,
     /// Whether a retry in a moment may help.
     pub may_pass: bool,
+    /// For [`Ask::Arm`]: how often somebody had asked to disarm or to stop when the request came. A caller
+    /// that retries sends it back, so that it does not arm a robot that was disarmed meanwhile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disarms: Option<u64>,
     /// The robot's status afterwards.
     #[serde(rename = "account")]
     pub status: Status,

@@ -261,6 +261,7 @@ impl Session<'_> {
 fn begin_auto_arm(board: &Board, control: Option<&Path>, hold: &Hold, sources: &Sources) -> AutoArm {
     let auto_arm = AutoArm::begin(board, control, hold.why());
     if let Some(words) = auto_arm.off() {
+        // Nobody asked to disarm, so a request to arm that waits already stays valid.
         sources.requests.disarm.store(true, Ordering::Release);
         let _ = sources.remark.set(words.to_string());
     }

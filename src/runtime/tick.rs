@@ -238,20 +238,38 @@ impl Tick {
 mod tests {
     use super::*;
     use crate::decision::fixture::at;
+    use crate::decision::mode::Asked;
 
     #[test]
     fn late_or_withdrawn_arming_requests_are_ignored() {
         let requests = Requests::default();
         let arms = |now| requests.take(at(now)).arm;
-        requests.ask_to_arm(at(1_500));
+        requests.ask_to_arm(at(1_500), 0);
         assert!(arms(1_500) && !arms(1_500), "a request counts once");
-        requests.ask_to_arm(at(1_500));
+        requests.ask_to_arm(at(1_500), 0);
         assert!(!arms(1_501) && !arms(1_400), "it had expired, and is forgotten");
-        requests.ask_to_arm(at(1_500));
+        requests.ask_to_arm(at(1_500), 0);
         requests.withdraw_arming(at(1_500));
         assert!(!arms(1_400), "withdrawn");
-        requests.ask_to_arm(at(1_600));
+        requests.ask_to_arm(at(1_600), 0);
         requests.withdraw_arming(at(1_500));
         assert!(arms(1_550), "another caller's request stays");
+    }
+
+    #[test]
+    fn arming_requests_older_than_a_disarm_are_ignored() {
+        let requests = Requests::default();
+        let taken = || requests.take(at(1_000));
+        let seen = requests.disarms();
+        requests.ask_to_arm(at(1_500), seen);
+        requests.ask_to_disarm();
+        assert!(taken() == Asked { disarm: true, ..Asked::default() }, "in one slot");
+        requests.ask_to_arm(at(1_500), seen);
+        assert!(!taken().arm, "repeated after the slot that took the disarm");
+        requests.ask_to_arm(at(1_500), requests.disarms());
+        assert!(taken().arm, "a new request");
+        requests.ask_to_arm(at(1_500), requests.disarms());
+        requests.outdate_arming();
+        assert!(taken() == Asked::default(), "the program was asked to stop");
     }
 }

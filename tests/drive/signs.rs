@@ -15,10 +15,10 @@ fn the_loop_status_matches_the_record_of_its_slot() {
     let (mut armings, mut confirmed) = (0, 0);
     for slot in 0..500_u64 {
         match slot {
-            100 | 200 => stage.requests.ask_to_arm(Instant::NEVER),
+            100 | 200 => stage.requests.ask_to_arm(Instant::NEVER, stage.requests.disarms()),
             150 => stage.requests.disarm.store(true, Ordering::Release),
             // The robot is latched: this has no effect before a disarm.
-            400 => stage.requests.ask_to_arm(Instant::NEVER),
+            400 => stage.requests.ask_to_arm(Instant::NEVER, stage.requests.disarms()),
             _ => {}
         }
         // A late slot ends after the next one has passed completely.

@@ -1,12 +1,13 @@
 //! The control socket with malicious callers: none of them delays an operator's request or the shutdown.
 
 use super::site::{TestSite, soon};
-use crate::cli::{err, out};
+use crate::cli::{Running, err, out};
 use ganglion::runtime::control::{Ask, ask};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -119,4 +120,33 @@ fn a_failed_arm_request_does_not_take_effect_later() {
     assert_eq!(place.ask(&["disarm"]).status.code(), Some(69));
     place.send(runtime, Signal::CONT);
     soon("disarmed", || place.of_runtime()["mode"] == "disarmed");
+}
+
+#[test]
+fn a_disarm_ends_a_waiting_request_to_arm() {
+    for (request, code) in [("disarm", 75), ("safe-stop", 75), ("nothing", 0)] {
+        let mut place = TestSite::new(1_000);
+        place.runtime(&[]);
+        soon("it misses its guard", || place.guard_lost());
+        let arm = ["arm", "--wait", "60s", "--socket", &place.path("control")];
+        let arm = Running::start(&arm, |command| {
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
+        });
+        let arm = place.start(arm);
+        soon("it is refused and waits", || place.of_runtime()["arm_refused"].as_u64() > Some(0));
+        let stopped = match request {
+            "disarm" => Some(place.ask(&["disarm"])),
+            "safe-stop" => Some(place.safe_stop(&[])),
+            _ => None,
+        };
+        if let Some(stopped) = &stopped {
+            assert_eq!(stopped.status.code(), Some(0), "{request}: {}", err(stopped));
+        }
+        place.guard(); // from now on nothing prevents arming
+        let ended = place.said(arm);
+        assert_eq!(ended.status.code(), Some(code), "{request}: {}", err(&ended));
+        let said = err(&ended).contains("was disarmed while this request waited");
+        assert_eq!(said, stopped.is_some(), "{request}: {}", err(&ended));
+        assert_eq!(place.of_runtime()["armings"], i32::from(stopped.is_none()), "{request}");
+    }
 }

@@ -114,7 +114,8 @@ mod tests {
         fn ask(&mut self, ask: Ask) -> io::Result<Reply> {
             self.0.push(ask);
             let why = vec!["a required sensor is not good yet".to_string()];
-            Ok(Reply { done: ask != Ask::Arm, why, may_pass: true, status: self.status(false)? })
+            let (done, status) = (ask != Ask::Arm, self.status(false)?);
+            Ok(Reply { done, why, may_pass: true, disarms: None, status })
         }
     }
 

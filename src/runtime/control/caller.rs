@@ -2,7 +2,7 @@
 //! call returns at once, whatever the other side does. One deadline covers the whole connection.
 
 use super::outcome::PendingRequest;
-use super::{Ask, LONGEST_LINE, Reply, Request, Sources};
+use super::{Ask, LONGEST_LINE, Request, Sources};
 use crate::base::time::{Instant, Span};
 use crate::runtime::control::Status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -119,7 +119,7 @@ impl Caller {
         let map = if wanted.map && !last { sources.map(wanted.near) } else { None };
         let slices = if wanted.slices { sources.slices() } else { None };
         let status = Status { map, slices, ..sources.status() };
-        let reply = Reply { done: outcome.done, why: outcome.why, may_pass: outcome.may_pass, status };
+        let reply = pending.reply(outcome, status);
         // Cannot fail: a reply has only strings and numbers.
         let mut answer = serde_json::to_vec(&reply).unwrap_or_default();
         answer.push(b'\n');

@@ -20,6 +20,12 @@ pub fn ask(path: &Path, ask: Ask) -> io::Result<Reply> {
     ask_with_pid(path, ask).map(|(reply, _)| reply)
 }
 
+/// Asks the robot to arm. `disarms`: the count in the first answer to a caller that asks repeatedly; a disarm
+/// since then ends its wait.
+pub fn arm(path: &Path, disarms: Option<u64>) -> io::Result<Reply> {
+    send(path, &Request { disarms, ..Request::plain(Ask::Arm) }).map(|(reply, _)| reply)
+}
+
 /// Like [`ask`]; also returns the ID of the process that answered, if that can be determined.
 pub fn ask_with_pid(path: &Path, ask: Ask) -> io::Result<(Reply, Option<u32>)> {
     send(path, &Request::plain(ask))

@@ -4,7 +4,7 @@
 use super::goal::OrderRefusal;
 use super::measured::newest;
 use super::status::{causes, latched};
-use super::{Ask, Reply, Request, Sources};
+use super::{Ask, Reply, Request, Sources, Status};
 use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::decision::mode::Mode;
 use crate::runtime::loop_status::LoopStatus;
@@ -29,8 +29,7 @@ pub fn carry_out(ask: Ask, sources: &Sources, end: &AtomicBool) -> Reply {
         }
         thread::sleep(POLL_EVERY);
     };
-    let ControlOutcome { done, why, may_pass } = outcome;
-    Reply { done, why, may_pass, status: sources.status() }
+    pending.reply(outcome, sources.status())
 }
 
 /// A request whose result is not known yet.
@@ -41,6 +40,8 @@ pub(super) struct PendingRequest {
     slots: u64,
     /// Deadline for a result; after it, the request has failed.
     until: Instant,
+    /// How often somebody had asked to disarm or to stop when the caller began to wait.
+    disarms: u64,
     /// For [`Ask::Go`]: the number of the order, or why it was refused.
     order: Option<Result<u64, OrderRefusal>>,
 }
@@ -64,12 +65,16 @@ impl PendingRequest {
         now: Instant,
     ) -> PendingRequest {
         let (ask, slots) = (request.ask, sources.loop_status.load().slots);
-        let mut begun = PendingRequest { ask, slots, until: now + LONGEST, order: None };
+        let disarms = request.disarms.unwrap_or_else(|| sources.requests.disarms());
+        let mut begun = PendingRequest { ask, slots, until: now + LONGEST, disarms, order: None };
         match ask {
             Ask::Status => {}
-            Ask::Stop => end.store(true, Ordering::Release),
-            Ask::Disarm => sources.requests.disarm.store(true, Ordering::Release),
-            Ask::Arm => sources.requests.ask_to_arm(begun.until),
+            Ask::Stop => {
+                sources.requests.outdate_arming();
+                end.store(true, Ordering::Release);
+            }
+            Ask::Disarm => sources.requests.ask_to_disarm(),
+            Ask::Arm => sources.requests.ask_to_arm(begun.until, disarms),
             Ask::Go => begun.order = Some(sources.order(request.task)),
         }
         begun
@@ -87,7 +92,8 @@ impl PendingRequest {
         // After two slots, the result is known: the first may have begun before the request was made, but the
         // second has read it and acted on it.
         if status.slots >= self.slots + 2 {
-            return Some(judge(self.ask, &status));
+            let outdated = self.ask == Ask::Arm && sources.requests.disarms() != self.disarms;
+            return Some(judge(self.ask, &status, outdated));
         }
         if now < self.until && !last {
             return None;
@@ -139,15 +145,24 @@ impl PendingRequest {
     pub(super) fn ask(&self) -> Ask {
         self.ask
     }
+
+    /// The answer with this outcome and status.
+    pub(super) fn reply(&self, outcome: ControlOutcome, status: Status) -> Reply {
+        let ControlOutcome { done, why, may_pass } = outcome;
+        // The count at the beginning, not now: a disarm in between must also end the caller's wait.
+        let disarms = (self.ask == Ask::Arm).then_some(self.disarms);
+        Reply { done, why, may_pass, disarms, status }
+    }
 }
 
 impl ControlOutcome {
     const DONE: ControlOutcome = ControlOutcome { done: true, why: Vec::new(), may_pass: false };
 }
 
-fn judge(ask: Ask, after: &LoopStatus) -> ControlOutcome {
+/// The result of `ask`. `outdated`: somebody has asked to disarm or to stop since the caller began to wait.
+fn judge(ask: Ask, after: &LoopStatus, outdated: bool) -> ControlOutcome {
     match ask {
-        Ask::Arm if !after.is_armed() => why_not(after),
+        Ask::Arm if !after.is_armed() => why_not(after, outdated),
         Ask::Disarm if after.is_armed() || after.latched.is_some() => {
             let still = causes(after).map(|cause| format!("{} is still active", cause.name()));
             ControlOutcome { done: false, why: still.collect(), may_pass: true }
@@ -156,13 +171,16 @@ fn judge(ask: Ask, after: &LoopStatus) -> ControlOutcome {
     }
 }
 
-fn why_not(status: &LoopStatus) -> ControlOutcome {
+fn why_not(status: &LoopStatus, outdated: bool) -> ControlOutcome {
     let permanent = |words: String| ControlOutcome { done: false, why: vec![words], may_pass: false };
     if let Some(cause) = latched(status) {
         return permanent(format!("{} has latched: find out why, then disarm and arm again", cause.name()));
     }
     if Mode::name_of(status.mode) == "stopped" {
         return permanent("the program is shutting down".into());
+    }
+    if outdated {
+        return permanent("the robot was disarmed while this request waited".into());
     }
     let mut why: Vec<String> = status.refusal.reasons().map(str::to_string).collect();
     let active: Vec<&str> = causes(status).map(|cause| cause.name()).collect();

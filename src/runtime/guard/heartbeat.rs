@@ -256,7 +256,7 @@ impl HeartbeatLoop {
 
     /// Makes the tick disarm, for the stop in progress.
     fn disarm(&mut self) {
-        self.requests.disarm.store(true, Ordering::Release);
+        self.requests.ask_to_disarm();
         self.stop_ack.disarm_requested(&self.loop_status.load()); // read after the request, which the slot in progress may have missed
         self.link.wait_for_arming(self.restores());
     }
