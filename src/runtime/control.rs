@@ -24,7 +24,7 @@ pub use measured::{AnswerStatus, GpuStatus, Instruments, LinkStatus, Measured, O
 pub use outcome::carry_out;
 pub use readings::{CYCLE_BOUNDS_US, CycleTimes, LATENESS_BOUNDS_US, Lateness, MotorStatus, SensorStatus};
 pub use room::{Room, RoomStatus};
-pub use server::{Server, listen_at};
+pub use server::{CONTROL_THREAD, Server, listen_at};
 pub use status::{BusStatus, GuardSummary, Sources, Status, why_disarmed};
 
 use crate::field::navigate::goals::Task;

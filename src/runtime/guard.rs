@@ -24,7 +24,7 @@ mod hardware;
 
 pub use allowed_user::{AllowedUser, AllowedUserError};
 pub use hardware::GuardedHardware;
-pub use heartbeat::{Heartbeat, HeartbeatLoop, HeartbeatPlan};
+pub use heartbeat::{HEARTBEAT_THREAD, Heartbeat, HeartbeatLoop, HeartbeatPlan};
 pub use link::{GuardHealth, Link, LinkState};
 pub use server::{Event, HeldLine, Server};
 pub use state::{Guard, Permit, State};

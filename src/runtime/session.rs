@@ -17,8 +17,10 @@ use crate::drive::trace::Recorder;
 use crate::hardware::bus::Hardware;
 use crate::runtime::access::{self, AccessError};
 use crate::runtime::control::{
-    self, CONTROL_SOCKET, Instruments, Observer, Room, Server, Sources, Status, behaviour_names, why_disarmed,
+    self, CONTROL_SOCKET, CONTROL_THREAD, Instruments, Observer, Room, Server, Sources, Status,
+    behaviour_names, why_disarmed,
 };
+use crate::runtime::guard::HEARTBEAT_THREAD;
 use crate::runtime::guard::frame::GuardRefusal;
 use crate::runtime::robot::{BuildError, Options, Robot};
 use crate::runtime::runner::{self, RunnerError, START_UP};
@@ -211,7 +213,7 @@ impl Session<'_> {
             });
         service.stop();
         let heartbeat = guarded.map(Guarded::end);
-        drop(server);
+        let control_panicked = server.is_some_and(Server::end);
         drop(watch);
         let mut ending = match ended {
             Ok(ending) => ending,
@@ -220,7 +222,11 @@ impl Session<'_> {
                 return Err(SessionError::Drive(error));
             }
         };
-        ending.granted.extend(heartbeat.map(|granted| ("heartbeat", granted)));
+        ending.panicked.extend(control_panicked.then_some(CONTROL_THREAD));
+        if let Some((granted, has_panicked)) = heartbeat {
+            ending.panicked.extend(has_panicked.then_some(HEARTBEAT_THREAD));
+            ending.granted.push((HEARTBEAT_THREAD, granted));
+        }
         let outcome = RunOutcome::new(ending, handles, clock.as_ref());
         auto_arm.ended(outcome.is_sound() && outcome.ending.tick.is_willing());
         match (never_ready, ready_within) {

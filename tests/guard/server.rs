@@ -372,10 +372,16 @@ struct Side {
     link: Arc<Link>,
     requests: Arc<Requests>,
     heartbeat: Option<Heartbeat>,
+    /// Set to end the run.
+    end: Arc<AtomicBool>,
 }
 
 impl Side {
     fn of(stand: &Stand) -> Side {
+        Side::by(Arc::new(MonotonicClock), stand)
+    }
+
+    fn by(clock: Arc<dyn Clock>, stand: &Stand) -> Side {
         let link = Link::new(false).unwrap();
         let plan = HeartbeatPlan {
             socket: stand.socket.clone(),
@@ -387,10 +393,10 @@ impl Side {
         let rt = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
         let requests: Arc<Requests> = Arc::default();
         let loop_status: Arc<LoopStatusCell> = Arc::default();
-        let clock = Arc::new(MonotonicClock);
+        let end: Arc<AtomicBool> = Arc::default();
         let heartbeat =
-            Heartbeat::start(plan, link.clone(), loop_status, requests.clone(), clock, rt).unwrap();
-        Side { link, requests, heartbeat: Some(heartbeat) }
+            Heartbeat::start(plan, link.clone(), loop_status, requests.clone(), clock, rt, end.clone());
+        Side { link, requests, heartbeat: Some(heartbeat.unwrap()), end }
     }
 }
 
@@ -457,7 +463,7 @@ fn a_runtime_survives_its_guards_restart_and_ends_cleanly() {
     soon("seen again", seen);
     assert_eq!(side.link.look().connections, 2);
     assert!(!side.requests.disarm.load(Ordering::Acquire));
-    side.heartbeat.take().unwrap().end();
+    assert!(!side.heartbeat.take().unwrap().end() && !side.end.load(Ordering::Acquire), "no panic");
     soon("ended", || again.phase() == Phase::Tripped(Reason::Ended));
 }
 
@@ -470,4 +476,33 @@ fn tripping_the_guard_by_hand_disarms_the_robot() {
     soon("disarmed", || side.requests.disarm.load(Ordering::Acquire));
     soon("trusted again", || side.link.is_trusted());
     assert_eq!(stand.levels(), [false]);
+}
+
+/// A clock that panics when it is told to.
+#[derive(Default)]
+struct Fuse(AtomicBool);
+
+impl Clock for Fuse {
+    fn now(&self) -> Instant {
+        assert!(!self.0.load(Ordering::Acquire), "a panic caused by the test: the heartbeat thread");
+        MonotonicClock.now()
+    }
+    fn sleep_until(&self, at: Instant) {
+        MonotonicClock.sleep_until(at);
+    }
+    fn is_real(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn a_panic_of_the_heartbeat_ends_the_run_and_cuts_the_line() {
+    let stand = Stand::begin(LONG);
+    let fuse: Arc<Fuse> = Arc::default();
+    let mut side = Side::by(fuse.clone(), &stand);
+    soon("trusted", || side.link.is_trusted());
+    fuse.0.store(true, Ordering::Release);
+    soon("the run is ended", || side.end.load(Ordering::Acquire));
+    soon("the guard sees it", || stand.phase() == Phase::Tripped(Reason::Closed));
+    assert!(side.heartbeat.take().unwrap().end(), "it is reported");
 }

@@ -13,12 +13,15 @@ use rustix::net::SocketType;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// Name of the thread, by which a run reports its panic.
+pub const CONTROL_THREAD: &str = "control";
 /// Maximum number of simultaneous callers. Users and scripts need a handful; the rest leaves room for clients
 /// that send nothing.
 const MOST_CALLERS: usize = 128;
@@ -46,7 +49,8 @@ pub fn listen_at(path: &Path) -> io::Result<(SocketLock, UnixListener)> {
 /// The running thread.
 pub struct Server {
     shutdown: Arc<Shutdown>,
-    thread: Option<JoinHandle<()>>,
+    /// Returns whether it panicked.
+    thread: Option<JoinHandle<bool>>,
     _place: SocketLock,
 }
 
@@ -57,15 +61,27 @@ struct Shutdown {
 }
 
 impl Server {
-    /// Serves `listener`, which listens at `place`. Sets `end` when a stop is requested.
+    /// Serves `listener`, which listens at `place`. Sets `end` when a stop is requested, and if the thread
+    /// panics: from then on nobody could stop the robot over the socket.
     pub fn open(
+        listening: (SocketLock, UnixListener),
+        sources: Sources,
+        end: Arc<AtomicBool>,
+    ) -> io::Result<Server> {
+        Server::open_by(Arc::new(MonotonicClock), listening, sources, end)
+    }
+
+    fn open_by(
+        clock: Arc<dyn Clock>,
         (place, listener): (SocketLock, UnixListener),
         sources: Sources,
         end: Arc<AtomicBool>,
     ) -> io::Result<Server> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shutdown = Arc::new(Shutdown { flag: AtomicBool::new(false), wake });
+        let alarm = end.clone();
         let mut responder = Responder {
+            clock,
             listener,
             sources,
             end,
@@ -73,24 +89,42 @@ impl Server {
             callers: Vec::with_capacity(MOST_CALLERS),
             accept_after: Instant::ZERO,
         };
-        let thread = thread::Builder::new().name("control".into()).spawn(move || responder.serve())?;
+        let thread = thread::Builder::new().name(CONTROL_THREAD.into()).spawn(move || {
+            // After a panic the thread's state is only dropped.
+            let has_panicked = catch_unwind(AssertUnwindSafe(|| responder.serve())).is_err();
+            if has_panicked {
+                alarm.store(true, Ordering::Release);
+            }
+            has_panicked
+        })?;
         Ok(Server { shutdown, thread: Some(thread), _place: place })
+    }
+
+    /// Ends the thread; returns whether it has panicked.
+    pub fn end(mut self) -> bool {
+        self.stop()
+    }
+
+    fn stop(&mut self) -> bool {
+        self.shutdown.flag.store(true, Ordering::Release);
+        let _ = rustix::io::write(&self.shutdown.wake, &1u64.to_ne_bytes()); // if this fails, the thread is awake already
+        let Some(thread) = self.thread.take() else { return false };
+        let until = std::time::Instant::now() + END_TIMEOUT;
+        while !thread.is_finished() && std::time::Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread.is_finished() && thread.join().unwrap_or(true)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.shutdown.flag.store(true, Ordering::Release);
-        let _ = rustix::io::write(&self.shutdown.wake, &1u64.to_ne_bytes()); // if this fails, the thread is awake already
-        let Some(thread) = self.thread.take() else { return };
-        let until = std::time::Instant::now() + END_TIMEOUT;
-        while !thread.is_finished() && std::time::Instant::now() < until {
-            thread::sleep(Duration::from_millis(1));
-        }
+        self.stop();
     }
 }
 
 struct Responder {
+    clock: Arc<dyn Clock>,
     listener: UnixListener,
     sources: Sources,
     end: Arc<AtomicBool>,
@@ -114,7 +148,7 @@ impl Responder {
     }
 
     fn now(&self) -> Instant {
-        MonotonicClock.now()
+        self.clock.now()
     }
 
     /// Waits for any event.
@@ -323,6 +357,28 @@ mod tests {
         soon("asked", || rig.arm());
         drop(waits);
         soon("withdrawn", || !rig.arm());
+    }
+
+    #[test]
+    fn a_panic_of_the_thread_ends_the_run_and_is_reported() {
+        /// A clock whose first reading panics.
+        struct Broken;
+        impl Clock for Broken {
+            fn now(&self) -> Instant {
+                panic!("a panic caused by the test: the control thread")
+            }
+            fn sleep_until(&self, _at: Instant) {}
+            fn is_real(&self) -> bool {
+                true
+            }
+        }
+        let mut rig = Rig::listening();
+        let listening = rig.listening.take().unwrap();
+        let server = Server::open_by(Arc::new(Broken), listening, rig.sources.clone(), rig.end.clone());
+        soon("the run is ended", || rig.end.load(Ordering::Acquire));
+        assert!(server.unwrap().end(), "it is reported");
+        let mut sound = Rig::listening().open();
+        assert!(!sound.server.take().unwrap().end() && !sound.end.load(Ordering::Acquire));
     }
 
     #[test]

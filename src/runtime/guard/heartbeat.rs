@@ -20,12 +20,15 @@ use crate::runtime::requests::Requests;
 use crate::system::rt::descriptors::own_table;
 use crate::system::rt::{Granted, Role, become_real_time};
 use crate::system::seqpacket::Received;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// Name of the thread, by which a run reports its panic and what the system granted to it.
+pub const HEARTBEAT_THREAD: &str = "heartbeat";
 /// Delay between attempts to connect: a restarted guard is found within this time.
 const CONNECT_AGAIN: Span = Span::from_millis(50);
 /// Delay before the next hello to a guard that refused this runtime: if it guards another runtime, that one
@@ -54,13 +57,15 @@ pub struct HeartbeatPlan {
 /// The running thread.
 pub struct Heartbeat {
     link: Arc<Link>,
-    thread: Option<JoinHandle<()>>,
+    /// Returns whether it panicked.
+    thread: Option<JoinHandle<bool>>,
     /// The scheduling and memory settings that the thread was granted.
     pub granted: Granted,
 }
 
 impl Heartbeat {
-    /// Starts the thread.
+    /// Starts the thread. Sets `end`, which ends the run, if the thread panics: its connection closes then, so
+    /// the guard cuts its line, and no stop of the guard would reach the robot any more.
     pub fn start(
         plan: HeartbeatPlan,
         link: Arc<Link>,
@@ -68,12 +73,13 @@ impl Heartbeat {
         requests: Arc<Requests>,
         clock: Arc<dyn Clock>,
         rt: RtPlan,
+        end: Arc<AtomicBool>,
     ) -> std::io::Result<Heartbeat> {
         let (answer, answered) = crossbeam_channel::bounded(1);
         let transport = Box::new(SocketTransport::new(plan.socket.clone()));
         let mut heartbeat_loop =
             HeartbeatLoop::new(plan, transport, link.clone(), loop_status, requests, clock);
-        let thread = thread::Builder::new().name("heartbeat".into()).spawn(move || {
+        let body = move || {
             // Only this thread owns the connection, so the guard sees it close as soon as this thread is
             // killed. In the process's descriptor table it would stay open until the kernel has freed all
             // memory of the process, which can take longer than the timeout.
@@ -84,6 +90,14 @@ impl Heartbeat {
             }
             let _ = answer.send(become_real_time(&rt, Role::Heartbeat));
             heartbeat_loop.run();
+        };
+        let thread = thread::Builder::new().name(HEARTBEAT_THREAD.into()).spawn(move || {
+            // After a panic nothing of the thread's state is left.
+            let has_panicked = catch_unwind(AssertUnwindSafe(body)).is_err();
+            if has_panicked {
+                end.store(true, Ordering::Release);
+            }
+            has_panicked
         })?;
         let granted =
             answered.recv().map_err(|_| std::io::Error::other("the heartbeat thread ended at once"))?;
@@ -91,17 +105,19 @@ impl Heartbeat {
     }
 
     /// Ends cleanly: tells the guard, which switches the line off. Call it once the motors have stopped.
-    pub fn end(mut self) {
-        self.stop();
+    /// Returns whether the thread has panicked.
+    pub fn end(mut self) -> bool {
+        self.stop()
     }
 
-    fn stop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
+    fn stop(&mut self) -> bool {
+        let Some(thread) = self.thread.take() else { return false };
         self.link.end();
         let until = std::time::Instant::now() + END_TIMEOUT;
         while !thread.is_finished() && std::time::Instant::now() < until {
             thread::sleep(Duration::from_millis(1));
         }
+        thread.is_finished() && thread.join().unwrap_or(true)
     }
 }
 

@@ -57,9 +57,17 @@ impl Guarded {
             alone,
         };
         let (loop_status, requests) = (options.loop_status.clone(), options.requests.clone());
-        let heartbeat =
-            Heartbeat::start(heartbeat_plan, link.clone(), loop_status, requests, clock.clone(), board.rt)
-                .map_err(SessionError::Heartbeat)?;
+        let end = session.interrupted.clone();
+        let heartbeat = Heartbeat::start(
+            heartbeat_plan,
+            link.clone(),
+            loop_status,
+            requests,
+            clock.clone(),
+            board.rt,
+            end,
+        )
+        .map_err(SessionError::Heartbeat)?;
         heartbeat.granted.enough(&board.rt).map_err(SessionError::Refused)?;
         let guarded = Guarded { plan, hold, link, heartbeat };
         if guarded.is_trusted(clock.as_ref()) {
@@ -101,10 +109,9 @@ impl Guarded {
     }
 
     /// Ends the connection after the motors have stopped: the guard switches its line off. Returns the
-    /// real-time settings that the heartbeat thread was granted.
-    pub(super) fn end(self) -> Granted {
+    /// real-time settings that the heartbeat thread was granted, and whether the thread has panicked.
+    pub(super) fn end(self) -> (Granted, bool) {
         let granted = self.heartbeat.granted.clone();
-        self.heartbeat.end();
-        granted
+        (granted, self.heartbeat.end())
     }
 }
