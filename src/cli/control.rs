@@ -200,6 +200,12 @@ fn page(status: &Status) {
     relay!("  commands   {} confirmed on the wire", status.commands_confirmed);
     measured::lines(status).iter().for_each(|line| relay!("  {line}"));
     status.buses.iter().for_each(bus);
+    if status.edge_storms > 0 {
+        relay!(
+            "  edges      {} floods on the input lines: a short press of a button may have been lost",
+            status.edge_storms
+        );
+    }
     if let Some(guard) = &status.guard {
         let reason = guard.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         let line = if guard.line_on { "on" } else { "off" };
@@ -254,12 +260,15 @@ fn map_page(map: &MapStatus) {
 fn bus(bus: &BusStatus) {
     let taken: Vec<String> = bus.recovery.iter().map(|(step, times)| format!("{step} {times}")).collect();
     let recovery = if taken.is_empty() { String::new() } else { format!("; recovery: {}", taken.join(", ")) };
-    let BusStatus { name, failures, retries, set_ups, expired, stops_again, lost, .. } = bus;
+    let BusStatus { name, failures, retries, set_ups, expired, stops_again, cuts, lost, .. } = bus;
     relay!(
         "  bus {name:<6} {failures} failed, {retries} retries, {set_ups} set-ups, {expired} commands expired{recovery}"
     );
     if *stops_again > 0 {
         relay!("             motors not confirmed stopped: stop repeated {stops_again} times");
+    }
+    if *cuts > 0 {
+        relay!("             motors stopped by their line {cuts} times while the bus hung");
     }
     if !bus.measures.is_empty() {
         relay!("             if it hangs: reset, {}", bus.measures.join(", "));

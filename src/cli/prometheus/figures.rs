@@ -88,6 +88,8 @@ fn slots(status: &Status, page: &mut Page) {
 }
 
 fn drops(status: &Status, page: &mut Page) {
+    page.counter("edge_storms_total", "How often the input lines had too many edges to read each.")
+        .value(status.edge_storms);
     let mut drops = page.counter("dropped_total", "Data that was dropped or lost, by kind.");
     drops.with(&[("kind", "slot_record")], status.records_dropped);
     drops.with(&[("kind", "reading")], status.readings_dropped);
@@ -175,12 +177,14 @@ fn parts(measured: &Measured, page: &mut Page) {
 
 fn buses(buses: &[BusStatus], page: &mut Page) {
     type Count = fn(&BusStatus) -> u64;
-    let counters: [(&str, &str, Count); 5] = [
+    let counters: [(&str, &str, Count); 7] = [
         ("bus_failures_total", "Transfers that failed.", |bus| bus.failures),
         ("bus_retries_total", "Transfers that were retried.", |bus| bus.retries),
         ("bus_set_ups_total", "How often the bus's devices were set up.", |bus| bus.set_ups),
         ("bus_commands_expired_total", "Motor commands that expired unwritten.", |bus| bus.expired),
         ("bus_stops_repeated_total", "Stop commands repeated until confirmed.", |bus| bus.stops_again),
+        ("bus_halts_total", "How often the motors were stopped without the control loop.", |bus| bus.halts),
+        ("bus_cuts_total", "How often a line stopped the motors of a hung bus.", |bus| bus.cuts),
     ];
     for (name, help, count) in counters {
         let mut counter = page.counter(name, help);

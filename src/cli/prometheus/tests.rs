@@ -137,7 +137,7 @@ fn full() -> Status {
     status.causes = vec!["obstacle".into(), "from-the-future".into()];
     status.latched = Some("e-stop".into());
     (status.slots_run, status.slots_skipped, status.records_dropped) = (1000, 3, 2);
-    (status.readings_dropped, status.edges_dropped) = (5, 7);
+    (status.readings_dropped, status.edges_dropped, status.edge_storms) = (5, 7, 6);
     status.measured.quality = Some(Quality { level: 2, lowest: 5, reason: None });
     status.measured.answer = Some(AnswerStatus { cycle: 9, age_ms: 12.5, confidence: 0.75, novelty: 0.25 });
     let (name, why, attempt, attempt_in_s) = (Some("X1".into()), None, None, None);
@@ -177,6 +177,8 @@ fn full() -> Status {
         set_ups: 1,
         expired: 0,
         stops_again: 0,
+        halts: 8,
+        cuts: 9,
         lost: vec!["range".into()],
         recovery: [("reset".to_string(), 1)].into(),
         measures: vec!["reset".into()],
@@ -234,6 +236,10 @@ fn a_page_is_read_by_a_strict_reader_with_its_values() {
     assert_eq!(of("ganglion_sensor_good", Some(("sensor", "floor"))), 0.0);
     assert_eq!(families["ganglion_sensor_value"].samples.len(), 1, "no sample for a missing value or NaN");
     assert_eq!(of("ganglion_bus_recoveries_total", Some(("step", "reset"))), 1.0);
+    assert_eq!(of("ganglion_edge_storms_total", None), 6.0);
+    for (name, count) in [("ganglion_bus_halts_total", 8.0), ("ganglion_bus_cuts_total", 9.0)] {
+        assert_eq!(families[name].samples.iter().map(|(.., n)| *n).collect::<Vec<_>>(), [count], "{name}");
+    }
     assert_eq!(of("ganglion_guard_phase", Some(("phase", "tripped"))), 1.0);
     assert_eq!(of("ganglion_recording_bytes_total", None), 1_048_576.0);
     let board = &families["ganglion_board_info"].samples[0].1["board"];

@@ -134,6 +134,10 @@ pub struct Status {
     /// Line edges that were not delivered, or that the kernel dropped because they were not read in time.
     #[serde(default)]
     pub edges_dropped: u64,
+    /// How often the input lines had so many edges that their thread only polled levels for a while: a short
+    /// press of a stop button may be lost then.
+    #[serde(default)]
+    pub edge_storms: u64,
     /// Version of the running program; empty if the runtime does not report it.
     #[serde(default)]
     pub version: String,
@@ -172,6 +176,12 @@ pub struct BusStatus {
     /// Stop commands repeated because the motors were not known to have stopped.
     #[serde(default)]
     pub stops_again: u64,
+    /// How often the motors were stopped without waiting for the tick.
+    #[serde(default)]
+    pub halts: u64,
+    /// How often the motors were stopped by their line while the bus hung in a transfer.
+    #[serde(default)]
+    pub cuts: u64,
     /// Devices without values, because they do not answer or their answers are invalid.
     #[serde(default)]
     pub lost: Vec<String>,
@@ -248,6 +258,7 @@ impl Sources {
             records_dropped: self.records_dropped.load(Ordering::Relaxed),
             readings_dropped: self.senses.readings_dropped.load(Ordering::Relaxed),
             edges_dropped: self.edges_dropped(),
+            edge_storms: self.senses.edge_storms.load(Ordering::Relaxed),
             version: env!("CARGO_PKG_VERSION").into(),
             remark: self.remark.get().cloned(),
             recording: self.recording.as_ref().map(|counts| counts.look()),
@@ -300,6 +311,8 @@ impl BusStatus {
             set_ups: count(&bus.set_ups),
             expired: count(&bus.expired),
             stops_again: count(&bus.stops_again),
+            halts: count(&bus.halts),
+            cuts: count(&bus.cuts),
             lost: bus.lost().map(String::from).collect(),
             recovery: taken.filter(|(_, times)| *times > 0).collect(),
             measures: bus.measures().map(|step| step.name().to_string()).collect(),
@@ -392,6 +405,17 @@ mod tests {
         let status = Sources { simulated: true, ..Sources::idle() }.status();
         assert!(status.line().split("; ").nth(1).is_some_and(|rest| rest.starts_with("simulated")));
         assert!(!Sources::idle().status().line().contains("simulated"));
+    }
+
+    #[test]
+    fn floods_of_edges_halts_and_cuts_are_in_the_status() {
+        let bus = Arc::new(BusCounters::new("i2c", []));
+        bus.halts.store(3, Ordering::Relaxed);
+        bus.cuts.store(1, Ordering::Relaxed);
+        let sources = Sources { buses: vec![bus], ..Sources::idle() };
+        sources.senses.edge_storms.store(2, Ordering::Relaxed);
+        let status = sources.status();
+        assert_eq!((status.edge_storms, status.buses[0].halts, status.buses[0].cuts), (2, 3, 1));
     }
 
     #[test]

@@ -65,6 +65,8 @@ fn status(mode: &str) -> Status {
         set_ups: 1,
         expired: 4,
         stops_again: 0,
+        halts: 0,
+        cuts: 0,
         lost: vec!["lean".into()],
         recovery,
         measures: Vec::new(),
