@@ -64,8 +64,8 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Starts the thread. Sets `end`, which ends the run, if the thread panics: its connection closes then, so
-    /// the guard cuts its line, and no stop of the guard would reach the robot any more.
+    /// Starts the thread. Sets `end`, which ends the run, if the thread panics: its connection closes then,
+    /// so the guard cuts its line, and no stop of the guard would reach the robot any more.
     pub fn start(
         plan: HeartbeatPlan,
         link: Arc<Link>,
