@@ -8,7 +8,7 @@
 mod verdict;
 
 use crate::base::fault::BusFault;
-use crate::base::plan::{Board, GuardHold, Line};
+use crate::base::plan::{Board, GuardHold, Line, PwmPlan};
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::hardware::bus::{Edge, Gpio, Hardware, LineUse, OpenError, Usage};
 use crate::hardware::device::robot_hat::RESET_LOW;
@@ -139,19 +139,31 @@ fn trip(socket: &Path, lasting: bool) -> Result<(), StepError> {
 fn stop_motors(board: &Board, hardware: &dyn Hardware) -> Result<(), StepError> {
     let board = &hat::with_found_address(board, hardware);
     let bare = Board { enable: None, ..board.clone() };
-    let mut actuators = actuators(&bare).map_err(StepError::Driver)?;
     let mut i2c = hardware.i2c(0).map_err(StepError::Open)?;
     // Leaves out the lines that may be pulled later, because opening a line drives it. The stop also works
     // without lines that another process holds.
     let lines: Vec<LineUse> =
         motor_lines(board).into_iter().filter(|used| !is_pulled(board, used.line)).collect();
-    let mut gpio = hardware.gpio("safe-stop", &lines).unwrap_or(Box::new(NoLines));
+    let (bare, mut gpio) = match hardware.gpio("safe-stop", &lines) {
+        Ok(gpio) => (bare, gpio),
+        Err(_) => (without_output_enable(bare), Box::new(NoLines) as Box<dyn Gpio>),
+    };
+    let mut actuators = actuators(&bare).map_err(StepError::Driver)?;
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: gpio.as_mut(), clock: &MonotonicClock };
     let mut stopped = actuators.stop(&mut ports);
     for _ in 1..TRIES {
         stopped = stopped.or_else(|_| actuators.stop(&mut ports));
     }
     stopped.map_err(StepError::Motors)
+}
+
+/// The board without the output-enable line of its PWM chip. A driver that cannot switch that line reports a
+/// fault, although the chip accepted the stop.
+fn without_output_enable(mut board: Board) -> Board {
+    if let Some(PwmPlan::Pca9685 { output_enable, .. }) = &mut board.pwm {
+        *output_enable = None;
+    }
+    board
 }
 
 fn is_pulled(board: &Board, line: Line) -> bool {
@@ -241,10 +253,13 @@ mod tests {
     use super::*;
     use crate::base::plan::EnablePlan;
     use crate::base::time::SimClock;
+    use crate::hardware::bus::fake::{FakeGpio, FakeI2c};
+    use crate::hardware::bus::{I2c, Op};
     use crate::sim::Plant;
     use std::sync::Mutex;
 
     const ENABLE: Line = Line(6);
+    const OUTPUT_ENABLE: Line = Line(17);
 
     /// A simulated robot's wires, and every level that a line was requested at or set to.
     struct RecordingPlant {
@@ -258,7 +273,7 @@ mod tests {
     }
 
     impl Hardware for RecordingPlant {
-        fn i2c(&self, bus: usize) -> Result<Box<dyn crate::hardware::bus::I2c>, OpenError> {
+        fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
             Hardware::i2c(&self.plant, bus)
         }
         fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
@@ -284,6 +299,53 @@ mod tests {
         }
         fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault> {
             self.inner.next_edge(wait)
+        }
+    }
+
+    /// A PCA9685 that must get these writes of a stop, and its output-enable line; `None`: another process
+    /// holds that line.
+    struct Stopped {
+        i2c: Arc<Mutex<FakeI2c>>,
+        gpio: Mutex<Option<FakeGpio>>,
+    }
+
+    /// The bus may be opened more than once.
+    struct SharedI2c(Arc<Mutex<FakeI2c>>);
+
+    impl I2c for SharedI2c {
+        fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+            self.0.lock().unwrap().transfer(address, ops)
+        }
+    }
+
+    impl Hardware for Stopped {
+        fn i2c(&self, _bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+            Ok(Box::new(SharedI2c(self.i2c.clone())))
+        }
+        fn gpio(&self, _owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+            assert_eq!(lines, [LineUse { line: OUTPUT_ENABLE, usage: Usage::Output { high: true } }]);
+            let held =
+                || OpenError { what: "a line".into(), why: "busy".into(), fix: "".into(), denied: false };
+            let gpio = self.gpio.lock().unwrap().take();
+            gpio.map(|gpio| Box::new(gpio) as Box<dyn Gpio>).ok_or_else(held)
+        }
+    }
+
+    #[test]
+    fn a_stop_needs_no_line_that_a_live_runtime_holds() {
+        let mut board = crate::deploy::board::built_in("jetson-orin-nano").unwrap().unwrap().board;
+        let Some(PwmPlan::Pca9685 { address, output_enable, .. }) = &mut board.pwm else {
+            panic!("this board has a PCA9685");
+        };
+        *output_enable = Some(OUTPUT_ENABLE);
+        let address = *address;
+        for held in [false, true] {
+            let gpio = (!held).then(|| FakeGpio::new(Arc::new(SimClock::new())));
+            // The permanent "off" bit of all channels (7.3.4); the fake fails the test without this write.
+            let i2c = FakeI2c::new().write(address, &[0xFD, 0x10]);
+            let hardware = Stopped { i2c: Arc::new(Mutex::new(i2c)), gpio: Mutex::new(gpio) };
+            let stopped = stop_motors(&board, &hardware);
+            assert!(stopped.is_ok(), "the line is held: {held}: {stopped:?}");
         }
     }
 
