@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 
 mod behaviours; // other tables, other behaviours
 mod backing; // backtracking, and turning away
+mod corners; // seeing what the front corners would touch
 mod dropout; // a short loss of a sensor neither misleads the field nor delays a reflex
 mod goals; // goals do not override reflexes
 mod edge; // an edge that stopped the car is not forgotten

@@ -1,12 +1,12 @@
 //! Backs off along the recorded path. Runs between the field's request and the arbiter. A robot that sees
 //! nothing behind itself only goes back the way it came: while the field wants to reverse, the steering is
 //! that of the recorded path; where no path is left, reversing is forbidden, as by a reflex. After it has
-//! backed off from an edge or an obstacle, it turns away from the side on which a ground sensor saw the edge,
-//! or else to the side that it took last, so that it does not come back to the same place; if that does not
-//! help, as in a corner, it tries the other side. After an edge it does not steer back for a while. An
-//! obstacle that the sonar has lost may be beside the robot, so the robot does not steer towards it
-//! (`beside`). If the sonar's echo does not change although the commands are forwards, the robot is stuck and
-//! backs off (`stuck`).
+//! backed off from an edge or an obstacle, it turns away from the side on which a ground sensor saw the edge
+//! or a ranger that looks to that side the obstacle, or else to the side that it took last, so that it does
+//! not come back to the same place; if that does not help, as in a corner, it tries the other side. After an
+//! edge it does not steer back for a while. An obstacle that the sonar has lost may be beside the robot, so
+//! the robot does not steer towards it (`beside`). If the sonar's echo does not change although the commands
+//! are forwards, the robot is stuck and backs off (`stuck`).
 //!
 //! This stage only changes requests and tightens limits, and the arbiter still applies every limit after it.
 //! Pure; all its memory is allocated at the start. A board without `[backing]` has none of this.
@@ -20,7 +20,7 @@ pub use path::LONGEST_M;
 
 use crate::base::command::{Executed, MAX_MOTORS};
 use crate::base::frame::{Frame, Health};
-use crate::base::plan::{BackingPlan, Board, Cause, Rule, Trip};
+use crate::base::plan::{BackingPlan, Board, Cause, Restraint, Rule, Trip};
 use crate::base::time::Instant;
 use crate::decision::mode::Mode;
 use crate::decision::motion::{MotionModel, Odometer, OdometryPose};
@@ -146,13 +146,38 @@ impl Backtrack {
     }
 }
 
-/// A ground sensor that detects edges at a known place.
+/// A sensor that tells on which side of the robot something is: a ground sensor that detects edges at a known
+/// place, or a ranger that looks to one side.
 #[derive(Clone, Copy, Debug)]
 struct Eye {
     channel: usize,
     trip: Trip,
-    /// How far to the left of the robot's centre line that place is, metres.
+    /// On which side: positive on the left, negative on the right.
     left: f32,
+}
+
+impl Eye {
+    /// The ground sensor of this edge rule, if the board states where it looks.
+    fn at_edge(board: &Board, rule: &Rule) -> Option<Eye> {
+        let [_, left] = board.sensors[rule.channel].looks_at.filter(|_| rule.cause == Cause::Cliff)?;
+        Some(Eye { channel: rule.channel, trip: rule.trip, left })
+    }
+
+    /// The ranger of this obstacle rule, if it looks to one side and the rule forbids driving forwards. Until
+    /// the rule clears, the obstacle is there.
+    fn to_side(board: &Board, rule: &Rule) -> Option<Eye> {
+        let forbids = rule.cause == Cause::Obstacle && rule.restraint == Restraint::NoForward;
+        let beam = board.sensors[rule.channel].beam.filter(|beam| forbids && beam.bearing_deg != 0.0)?;
+        matches!(rule.trip, Trip::Below(_)).then_some(Eye {
+            channel: rule.channel,
+            trip: Trip::Below(rule.clear),
+            left: beam.bearing_deg,
+        })
+    }
+
+    fn sees(&self, shown: &Frame) -> bool {
+        self.trip.trips(shown.samples[self.channel].value)
+    }
 }
 
 /// The range sensor that sees obstacles ahead.
@@ -182,7 +207,10 @@ struct Backing {
     right: f32,
     /// The steering command that went out last.
     wheels: f32,
-    eyes: heapless::Vec<Eye, MAX_RULES>,
+    /// The sensors that see edges.
+    edge_eyes: heapless::Vec<Eye, MAX_RULES>,
+    /// The sensors that see obstacles beside the robot.
+    side_eyes: heapless::Vec<Eye, MAX_RULES>,
     sonar: Option<Sonar>,
     beside: Beside,
     stuck: Stuck,
@@ -217,11 +245,6 @@ impl Backing {
         let motion = MotionModel::of(board)?;
         let (steering, [low, high]) = motion.steering?;
         let right = if high >= low { 1.0 } else { -1.0 };
-        let edges = board.reflexes.iter().filter(|rule| rule.cause == Cause::Cliff);
-        let eyes = edges.filter_map(|rule| {
-            let [_, left] = board.sensors[rule.channel].looks_at?;
-            Some(Eye { channel: rule.channel, trip: rule.trip, left })
-        });
         let [length, width] = board.motion?.body.unwrap_or_default().map(f64::from);
         let body = Body { front: (motion.wheelbase + length) / 2.0, half: width / 2.0 };
         let nearest = |rule: &&Rule| match rule.trip {
@@ -239,7 +262,8 @@ impl Backing {
             steering,
             right,
             wheels: 0.0,
-            eyes: eyes.collect(),
+            edge_eyes: board.reflexes.iter().filter_map(|rule| Eye::at_edge(board, rule)).collect(),
+            side_eyes: board.reflexes.iter().filter_map(|rule| Eye::to_side(board, rule)).collect(),
             path: Path::new(plan.trail_m.into()),
             phase: Phase::Following,
             side: right,
@@ -343,6 +367,8 @@ impl Backing {
             self.beside.touched(self.odometer.pose());
         }
         let edge = verdict.active & Cause::Cliff.bit() != 0;
+        let obstacle = verdict.active & Cause::Obstacle.bit() != 0;
+        let forward = verdict.limits.forward > 0.0;
         self.from_edge |= edge;
         let can_turn = match self.phase {
             Phase::Turning { .. } => self.tight || self.is_clear(self.side, TURNING_M),
@@ -353,9 +379,10 @@ impl Backing {
         let scene = Scene {
             wants_back: wanted < -LEAST_BACK,
             has_way: self.has_way(),
-            forward: verdict.limits.forward > 0.0,
+            forward,
             can_turn,
-            near: verdict.active & Cause::Obstacle.bit() != 0 && self.sees_near(shown),
+            near: obstacle && self.sees_near(shown),
+            beside: obstacle && !forward && self.side_eyes.iter().any(|eye| eye.sees(shown)),
             edge,
             stuck: not_gone.is_some(),
             enough: self.backed >= asked && (can_turn || self.backed >= asked + ROOM_M) || !self.has_way(),
@@ -500,10 +527,9 @@ impl Backing {
         }
     }
 
-    /// Remembers the side away from the edge, if the edge is seen on one side only.
+    /// Remembers the side away from the edge and from what is beside the robot, if all of it is on one side.
     fn look(&mut self, shown: &Frame) {
-        let is_dark = |eye: &&Eye| eye.trip.trips(shown.samples[eye.channel].value);
-        let sides = self.eyes.iter().filter(is_dark);
+        let sides = self.edge_eyes.iter().chain(&self.side_eyes).filter(|eye| eye.sees(shown));
         let (left, right) = sides
             .fold((false, false), |(left, right), eye| (left || eye.left > 0.0, right || eye.left < 0.0));
         if left != right {
@@ -528,7 +554,8 @@ impl Remembers for Backing {
             steering: _,
             right: _,
             wheels,
-            eyes: _,
+            edge_eyes: _,
+            side_eyes: _,
             sonar: _,
             beside,
             stuck,

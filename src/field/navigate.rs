@@ -84,6 +84,13 @@ pub trait Driver: Send {
 
     /// What it is doing about its goal.
     fn state(&self) -> navigator::State;
+
+    /// The curvature, 1/m, positive to the left, for a robot at `pose` that drives forwards without a goal
+    /// and would take the curvature `wanted`: `wanted` itself unless it leads to an obstacle that the driver
+    /// remembers. Called after [`Driver::drive`]. A driver without a memory returns `wanted`.
+    fn keep_clear(&mut self, _pose: OdometryPose, wanted: f32) -> f32 {
+        wanted
+    }
 }
 
 /// Size and abilities of the robot's body.

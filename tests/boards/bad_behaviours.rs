@@ -46,3 +46,15 @@ fn behaviours_need_known_names_and_sound_curves() {
     let faulty = faults(&text_of(V4).replacen("[[behaviour]]", idle, 1)).join("\n");
     assert!(faulty.contains("decision_field.idle: no [[decision_input]] excites it"), "{faulty}");
 }
+
+#[test]
+fn keeping_clear_needs_a_navigator_and_a_servo() {
+    let told = |text: &str| faults(text).join("\n");
+    let far = told("inherits = \"picarx-v4\"\n[wander]\nclear_m = 0.7\n");
+    assert!(far.contains("wander.clear_m") && far.contains("0.6"), "{far}");
+    let differential = told("inherits = \"barn\"\n[wander]\nclear_m = 0.4\n");
+    assert!(differential.contains("needs a servo that steers"), "{differential}");
+    let shapeless =
+        text_of("picarx-v4").replacen("body = [0.25, 0.13] ", "# ", 1) + "[wander]\nclear_m = 0.4\n";
+    assert!(told(&shapeless).contains("keeping clear needs"), "{}", told(&shapeless));
+}

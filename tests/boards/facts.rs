@@ -2,8 +2,8 @@
 
 use super::{shipped, text_of};
 use ganglion::base::plan::{
-    Board, BusPlan, Cause, ChipSensor, ComputedSensor, EnablePlan, EngineKind, FileSensor, I2cNode, Line,
-    LineSensor, MotorKind, OnLoss, Restraint, SensorKind, Trip,
+    Board, BusPlan, Cause, ChipSensor, ComputedSensor, EnablePlan, FileSensor, I2cNode, Line, LineSensor,
+    MotorKind, Restraint, SensorKind, Trip,
 };
 use ganglion::base::time::Span;
 use ganglion::deploy::board;
@@ -396,6 +396,9 @@ fn every_shipped_board_passes_the_check() {
         "picarx-v5",
         "picarx-v4-tethered",
         "picarx-v5-tethered",
+        "picarx-v4-corners",
+        "picarx-v5-corners",
+        "sim-corners",
         "virtual-bench",
         "generic-linux",
         "jetson-orin-nano",
@@ -533,7 +536,16 @@ fn dark_ground_counts_as_an_edge() {
 
 #[test]
 fn real_boards_wait_to_be_armed() {
-    let unreal = ["sim", "desktop-gpu", "virtual-bench", "scitos-g5", "scitos-g5-ring", "barn", "barn-car"];
+    let unreal = [
+        "sim",
+        "sim-corners",
+        "desktop-gpu",
+        "virtual-bench",
+        "scitos-g5",
+        "scitos-g5-ring",
+        "barn",
+        "barn-car",
+    ];
     for name in board::names().filter(|name| !unreal.contains(name)) {
         assert!(!shipped(name).board.safety.auto_arm, "{name}");
     }
@@ -580,21 +592,4 @@ fn gpu_boards_state_targets_for_their_gpu() {
     let stages = [gpu.evolve_us, gpu.gradients_us, gpu.match_us, gpu.motor_us, gpu.overhead_us];
     assert_eq!(stages, [Some(100.0), Some(50.0), Some(100.0), Some(50.0), Some(200.0)]);
     assert_eq!((desktop.field.shape.grid, desktop.bus), (32, BusPlan::Sim));
-}
-
-/// Tethered cars differ only in where the field is computed. The permitted silence is five periods at 50 Hz.
-#[test]
-fn tethered_cars_stop_when_the_brain_computer_is_silent() {
-    for (name, untethered) in [("picarx-v4-tethered", "picarx-v4"), ("picarx-v5-tethered", "picarx-v5")] {
-        let board = shipped(name).board;
-        let tether = board.tether.clone().expect("it has a tether");
-        assert_eq!((tether.on_loss, tether.latched), (OnLoss::Stop, false), "{name}");
-        assert_eq!(
-            (tether.silence, board.field.dt.times(5)),
-            (Span::from_millis(100), Span::from_millis(100))
-        );
-        let mut own = shipped(untethered).board;
-        own.field.engine = EngineKind::Remote;
-        assert_eq!(Board { name: board.name.clone(), tether: board.tether.clone(), ..own }, board, "{name}");
-    }
 }

@@ -1,8 +1,9 @@
 //! The screen's texts: modes, causes, keys.
 
 use super::model::Owner;
+use crate::base::command::Source;
 use crate::base::plan::Cause;
-use crate::runtime::control::{GoalStatus, Status};
+use crate::runtime::control::Status;
 
 pub(super) const CONFIRM_ARMING: &str =
     "Arm this robot? It will drive. Press a again to arm, any other key to cancel.";
@@ -16,7 +17,7 @@ pub(super) fn mode(status: &Status) -> String {
         "self-test" if refusal.is_empty() => "Self-test: the motors are stopped.".to_string(),
         "self-test" => format!("Self-test, motors stopped. Waiting: {refusal}."),
         "disarmed" => disarmed(status, &refusal),
-        "armed" => armed(status.measured.goal.as_ref()),
+        "armed" => armed(status),
         "degraded" => "Armed, but restrained: the causes below limit the motors.".to_string(),
         "latched" => format!(
             "Latched by {}: motors stopped. When the cause is gone: d, then a.",
@@ -28,7 +29,8 @@ pub(super) fn mode(status: &Status) -> String {
 }
 
 /// What an armed robot does. With a goal, the navigator decides, not the field.
-fn armed(goal: Option<&GoalStatus>) -> String {
+fn armed(status: &Status) -> String {
+    let goal = status.measured.goal.as_ref();
     if let Some((goal, name)) = goal.and_then(|goal| Some((goal, goal.behaviour.as_ref()?))) {
         return match &goal.why {
             Some(why) => format!("Armed, {name}: {why}."),
@@ -39,7 +41,11 @@ fn armed(goal: Option<&GoalStatus>) -> String {
         return "Armed: the robot stands by order; 'ganglion go wander' lets the field drive.".to_string();
     }
     let Some((goal, [x, y])) = goal.and_then(|goal| Some((goal, goal.goal?))) else {
-        return "Armed: the field drives the motors.".to_string();
+        let by_navigator = status.measured.commanded_by.as_deref() == Some(Source::Navigator.text());
+        return match by_navigator {
+            true => "Armed: the navigator steers clear of an obstacle that it remembers.".to_string(),
+            false => "Armed: the field drives the motors.".to_string(),
+        };
     };
     let does = match goal.state.as_str() {
         "looking" => "the navigator looks for a way to the goal",

@@ -73,6 +73,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     let sim = if_written(root.section("sim"), world::sim);
     let motion = if_written(root.section("motion"), world::motion);
     let backing = if_written(root.section("backing"), world::backing);
+    let wander = if_written(root.section("wander"), world::wander);
     let patrol = if_written(root.section("patrol"), world::patrol);
     let (decision_fields, behaviours) = behaviours::behaviours(root, &devices).unzip();
     let guard = if_written(root.section("guard"), |section| {
@@ -103,6 +104,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
         decisions: decisions?,
         motion: all_or_none(motion)?,
         backing: all_or_none(backing)?,
+        wander_clear_m: all_or_none(wander)?,
         patrol: all_or_none(patrol)?.unwrap_or_default(),
         decision_fields: decision_fields?,
         behaviours: behaviours?,

@@ -142,8 +142,8 @@ fn text_of(name: &str) -> String {
 }
 
 /// Built-in boards for this machine, by its device tree and its HAT. Boards for any machine are left out,
-/// because nothing shows that they fit. Boards with a tether are left out too, because they need a remote
-/// brain: the user must name such a board.
+/// because nothing shows that they fit. Boards that add to a robot what the machine does not show are left
+/// out too: a remote brain, or rangers at the front corners. The user must name such a board.
 pub fn candidates(root: &Path) -> Vec<&'static str> {
     for_machine(root)
         .into_iter()
@@ -157,7 +157,7 @@ fn for_machine(root: &Path) -> Vec<(&'static str, Board)> {
     board::names()
         .filter_map(load)
         .filter(|(_, board)| matches!(board.bus, BusPlan::Linux { .. }) && !board.compatible.is_empty())
-        .filter(|(_, board)| board.tether.is_none())
+        .filter(|(_, board)| board.tether.is_none() && board.wander_clear_m.is_none())
         .filter(|(_, board)| machine::matches(board, root).is_ok())
         .collect()
 }

@@ -8,7 +8,7 @@ use crate::base::time::Instant;
 ///
 /// ```text
 ///   Following -- 1 near --> Passing -- 2 past --> Turning (a little)
-///   any       -- 3 back --> Backing -- 4 turn --> Turning (away)     (3: also at an edge or if stuck)
+///   any       -- 3 back --> Backing -- 4 turn --> Turning (away)     (3: also if it has to back off)
 ///   Passing, Backing: 5 go on --> Following       (nothing was near, or another rule forbids forwards)
 ///   Turning:          6 end   --> Following       (turned enough, or tried for long enough)
 ///                     7 wait  --> Backing         (a reflex forbids forwards again, or there is no room)
@@ -55,6 +55,8 @@ pub struct Scene {
     pub can_turn: bool,
     /// An obstacle rule is active.
     pub near: bool,
+    /// The rule of a ranger that looks to one side forbids driving forwards.
+    pub beside: bool,
     /// An edge rule is active.
     pub edge: bool,
     /// The robot is stuck: its commands are forwards, but the sonar's echo does not change.
@@ -69,11 +71,18 @@ pub struct Scene {
     pub slot: Instant,
 }
 
+impl Scene {
+    /// Whether the robot has to back off, whatever the field requests.
+    fn must_back(&self) -> bool {
+        self.edge || self.beside || self.stuck
+    }
+}
+
 impl Phase {
     /// The next phase.
     pub fn next(self, scene: &Scene, plan: &BackingPlan) -> Phase {
         let is_turning = matches!(self, Phase::Turning { .. });
-        let wants_back = scene.wants_back && !is_turning || scene.edge || scene.stuck;
+        let wants_back = scene.wants_back && !is_turning || scene.must_back();
         if wants_back && (scene.has_way || !scene.forward) {
             return self.back(scene);
         }
@@ -92,11 +101,11 @@ impl Phase {
         }
     }
 
-    /// 3: the field wants to reverse, an edge is active, or the robot is stuck. It remembers that it has to
-    /// turn away until it has done so.
+    /// 3: the field wants to reverse, or the robot has to back off. It remembers that it has to turn away
+    /// until it has done so.
     fn back(self, scene: &Scene) -> Phase {
         let before = !matches!(self, Phase::Following | Phase::Backing { due: false });
-        Phase::Backing { due: before || scene.near || scene.edge || scene.stuck }
+        Phase::Backing { due: before || scene.near || scene.must_back() }
     }
 
     /// The start of a turn.
@@ -137,6 +146,7 @@ mod tests {
         forward: true,
         can_turn: true,
         near: false,
+        beside: false,
         edge: false,
         stuck: false,
         enough: true,
@@ -174,6 +184,15 @@ mod tests {
         ]);
         let due = Phase::Backing { due: true };
         assert_eq!(found, [due, due, due, turning(0.2, 50), turning(0.2, 50), Phase::Following]);
+    }
+
+    #[test]
+    fn beside_an_obstacle_it_backs_off_unasked_and_turns() {
+        let beside = Scene { beside: true, forward: false, ..FREE };
+        let found = phases(&[FREE, beside, FREE]);
+        assert_eq!(found, [Phase::Following, Phase::Backing { due: true }, turning(0.0, 0)]);
+        let waits = Scene { has_way: false, ..beside };
+        assert_eq!(phases(&[waits, waits])[1], Phase::Backing { due: true }, "without a path it waits");
     }
 
     #[test]
@@ -219,6 +238,7 @@ mod tests {
                 stopped,
                 Scene { can_turn: false, ..asked },
                 Scene { edge: true, has_way: true, ..asked },
+                Scene { beside: true, has_way: true, ..asked },
                 Scene { stuck: true, has_way: true, ..asked },
             ] {
                 assert_eq!(phases(&[stopped, begins, ends])[2], due, "{ends:?}");

@@ -200,6 +200,27 @@ fn it_turns_away_from_the_dark_side_or_to_its_kept_side() {
 }
 
 #[test]
+fn an_obstacle_beside_it_makes_it_back_off_and_turn_away() {
+    let board =
+        crate::deploy::board::built_in("sim-corners").expect("it is built in").expect("and sound").board;
+    let ahead = [0.3, 0.3, 0.0];
+    for (sensor, side) in [("corner-left", 1.0), ("corner-right", -1.0)] {
+        let mut rig = Rig::of(&board, 0.15);
+        rig.armed();
+        rig.show(sensor, 0.09); // not yet far enough for the rule to clear
+        let (backs, _) = rig.ask(ahead, ARMED, held(Cause::Obstacle));
+        assert!(near(backs, [-0.35, -0.35, 0.0]), "{sensor}: {backs:?}");
+        rig.show(sensor, 1.2);
+        let (turns, _) = rig.ask(ahead, ARMED, FREE);
+        assert!(near(turns, [0.35, 0.35, side]), "{sensor}: {turns:?}");
+    }
+    let mut rig = Rig::of(&board, 0.15);
+    rig.armed();
+    let (waits, _) = rig.ask(ahead, ARMED, held(Cause::Obstacle));
+    assert!(near(waits, ahead), "nothing is beside it; the arbiter stops it: {waits:?}");
+}
+
+#[test]
 fn turn_blocked_by_an_obstacle_backs_further_and_turns_opposite() {
     // At an edge it keeps turning to the same side, away from the edge, until three turns have failed.
     for (cause, sides) in [(Cause::Obstacle, [1.0, -1.0, 1.0, -1.0]), (Cause::Cliff, [1.0, 1.0, 1.0, -1.0])] {

@@ -296,15 +296,19 @@ impl GoalStage {
             Task::Behave(number) => self.behave(number.into(), answer.as_ref(), elapsed),
         };
         self.progress.go_on(&task, state, slot);
-        let requester = match task {
+        let mut requester = match task {
             Task::Wander => Requester::Field,
             Task::Stand => Requester::StandOrder,
             Task::Go(_) | Task::Patrol(_) => Requester::Navigator,
             Task::Behave(number) => Requester::Behaviour(number),
         };
-        if requester != Requester::Field
-            && let Some(FieldAnswer { motors, .. }) = answer
-        {
+        if requester == Requester::Field {
+            if let Some(FieldAnswer { motors, .. }) = answer
+                && self.keep_clear(input.pose, motors)
+            {
+                requester = Requester::Navigator;
+            }
+        } else if let Some(FieldAnswer { motors, .. }) = answer {
             let commands = self.motion.commands(wish.speed, wish.curvature);
             let steering = self.motion.steering.map(|(motor, _)| motor);
             for motor in self.motion.drives.iter().chain(&steering) {
@@ -312,6 +316,21 @@ impl GoalStage {
             }
         }
         GoalReport { order: number, pose: input.pose, goal, left: left as u8, state, requester }
+    }
+
+    /// Steers a car that the field drives forwards clear of remembered obstacles. Returns whether the field's
+    /// steering command was replaced.
+    fn keep_clear(&mut self, pose: OdometryPose, motors: &mut [f32; MAX_MOTORS]) -> bool {
+        let Some((steering, _)) = self.motion.steering else { return false };
+        let wanted = self.motion.curvature(motors[steering]) as f32;
+        if !(wanted.is_finite() && self.motion.drive(motors) >= 0.0) {
+            return false; // NaN: the arbiter refuses it
+        }
+        let curvature = self.driver.keep_clear(pose, wanted);
+        if curvature != wanted {
+            motors[steering] = self.motion.steering(curvature.into());
+        }
+        curvature != wanted
     }
 
     /// One cycle of a behaviour. A robot whose board has no such behaviour stands still.
@@ -392,6 +411,26 @@ mod tests {
     fn without_an_order_the_field_drives() {
         let (motors, report) = Rig::of("barn").cycles(3);
         assert_eq!((motors, report.goal, report.state), ([0.3; MAX_MOTORS], None, State::Idle));
+    }
+
+    #[test]
+    fn without_an_order_the_navigator_keeps_a_car_clear() {
+        let mut rig = Rig::of("picarx-v4-corners");
+        // Something straight ahead, seen until it is surely remembered; then the sonar sees nothing.
+        rig.input.ranges[0] = 0.3;
+        rig.cycles(20);
+        rig.input.ranges[0] = f32::NAN;
+        let board = board("picarx-v4-corners");
+        let steering = board.motors.iter().position(|motor| motor.name == "steering").unwrap();
+        let steer = |rig: &mut Rig, drive: f32| {
+            let mut motors = [drive; MAX_MOTORS];
+            motors[steering] = 0.0;
+            (rig.advance(&mut motors).requester, motors[steering])
+        };
+        assert!(matches!(steer(&mut rig, 0.3), (Requester::Navigator, steered) if steered != 0.0));
+        assert_eq!(steer(&mut rig, -0.3), (Requester::Field, 0.0), "backwards the field steers");
+        rig.input.pose.at[0] = -3.0;
+        assert_eq!(steer(&mut rig, 0.3), (Requester::Field, 0.0), "far from it the field steers");
     }
 
     #[test]

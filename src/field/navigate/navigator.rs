@@ -152,6 +152,9 @@ impl Default for Options {
 pub struct Navigator {
     body: Body,
     options: Options,
+    /// Without a goal, a car leaves an arc on which it remembers an obstacle within this distance, metres;
+    /// `None`: it drives as the field requests.
+    clear_m: Option<f32>,
     grid: PlaceGrid,
     wave: GoalWave,
     heading: Heading,
@@ -193,16 +196,19 @@ pub fn can_go(board: &Board) -> bool {
 impl Navigator {
     /// The navigator of `board`; `None`: [`can_go`] is false.
     pub fn of(board: &Board, options: Options) -> Option<Navigator> {
-        Navigator::new(body(board)?, options).ok()
+        let navigator = Navigator::new(body(board)?, options).ok()?;
+        Some(Navigator { clear_m: board.wander_clear_m, ..navigator })
     }
 
-    /// Without a goal. A body that is out of range is refused.
+    /// Without a goal, and without a board that makes it keep clear of obstacles. A body that is out of range
+    /// is refused.
     pub fn new(body: Body, options: Options) -> Result<Navigator, BodyError> {
         body.check()?;
         let heading = Heading::new(&body, options.chooser, options.seed);
         Ok(Navigator {
             body,
             options,
+            clear_m: None,
             grid: PlaceGrid::new(&body),
             wave: GoalWave::new(),
             heading: heading.expect("the settings are constants"),
@@ -219,7 +225,7 @@ impl Navigator {
     }
 
     /// Takes in the sensors' readings, whether there is a goal or not. What follows from them is computed
-    /// only on the way to a goal, because it takes most of a cycle.
+    /// only when it is needed, because it takes most of a cycle.
     fn perceive(&mut self, around: &Surroundings, seconds: f64) {
         let pose = around.pose;
         self.grid.follow(pose);
@@ -232,6 +238,14 @@ impl Navigator {
             self.forget_all_but_newest(pose, around.beams);
         }
         self.room.look_ahead(&self.body, pose, around.beams);
+    }
+
+    /// Computes which cells are closed and how much room the robot has. Returns the middle of its body.
+    fn find_room(&mut self, pose: OdometryPose) -> [f64; 2] {
+        let middle = self.middle(pose);
+        self.grid.close(Some(middle));
+        self.room.measure(&self.body, &self.grid, pose, middle);
+        middle
     }
 
     /// Leaves in the grid only the newest reading of each sensor, as if it were certain.
@@ -266,9 +280,7 @@ impl Navigator {
         if to_goal <= f64::from(self.options.arrives_within) {
             return self.stop(State::Arrived);
         }
-        let middle = self.middle(pose);
-        self.grid.close(Some(middle));
-        self.room.measure(&self.body, &self.grid, pose, middle);
+        let middle = self.find_room(pose);
         self.wave.spread(&self.grid, goal);
         let ahead = distance(middle, goal) as f32;
         let chosen = self.heading.choose(&self.grid, &self.wave, middle, ahead, steps_in(seconds));
@@ -342,8 +354,7 @@ impl Navigator {
 impl Driver for Navigator {
     fn drive(&mut self, around: &Surroundings, goal: Option<[f64; 2]>) -> Wish {
         let pose = around.pose;
-        let is_near = pose.at.iter().all(|metres| metres.abs() <= FARTHEST_M); // false for NaN
-        if !(is_near && pose.heading.is_finite()) {
+        if !is_usable(pose) {
             return self.stop(State::Looking(Because::NoPose));
         }
         let seconds = around.elapsed.as_secs_f64().min(LONGEST);
@@ -363,6 +374,19 @@ impl Driver for Navigator {
     fn state(&self) -> State {
         self.state
     }
+
+    fn keep_clear(&mut self, pose: OdometryPose, wanted: f32) -> f32 {
+        let Some(enough) = self.clear_m.filter(|_| !self.body.turns_on_spot() && is_usable(pose)) else {
+            return wanted;
+        };
+        self.find_room(pose);
+        self.room.clear(&self.body, &self.grid, pose, wanted, enough)
+    }
+}
+
+/// Whether the pose is a number, and within [`FARTHEST_M`] of the start.
+fn is_usable(pose: OdometryPose) -> bool {
+    pose.at.iter().all(|metres| metres.abs() <= FARTHEST_M) && pose.heading.is_finite()
 }
 
 fn distance(a: [f64; 2], b: [f64; 2]) -> f64 {

@@ -219,6 +219,14 @@ fn with_a_goal_the_navigator_drives_not_the_field() {
 }
 
 #[test]
+fn without_a_goal_the_screen_says_that_the_navigator_steers() {
+    let mut status = with_goal("idle", None);
+    status.measured.goal.as_mut().unwrap().goal = None;
+    let page = page(&model(status), 80, 24);
+    assert_eq!(page[1], "Armed: the navigator steers clear of an obstacle that it remembers.");
+}
+
+#[test]
 fn a_robot_that_stands_by_order_is_not_said_to_drive() {
     let mut status = with_goal("standing", None);
     status.measured.goal.as_mut().unwrap().goal = None;

@@ -31,6 +31,7 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     map(board, report);
     backing(board, report);
     patrol(board, report);
+    wander(board, report);
     behaviours(board, report);
     if let Some(core) = board.rt.cpu.filter(|core| board.field.cpus.contains(core)) {
         let rule = format!(
@@ -162,6 +163,16 @@ fn patrol(board: &Board, report: &mut Report) {
     if !board.patrol.is_empty() && !can_go(board) {
         let rule = "a patrol needs a navigator: `body` in [motion], and the `beam` of each ranging sensor";
         report.misfit("patrol.places", rule.to_string());
+    }
+}
+
+/// Checks that a robot that keeps clear of what it remembers can navigate and steers.
+fn wander(board: &Board, report: &mut Report) {
+    let steers = MotionModel::of(board).is_some_and(|motion| motion.steering.is_some());
+    if board.wander_clear_m.is_some() && !(steers && can_go(board)) {
+        let rule = "keeping clear needs a servo that steers and a navigator: `body` in [motion], and the `beam` \
+                    of each ranging sensor";
+        report.misfit("wander.clear_m", rule.to_string());
     }
 }
 

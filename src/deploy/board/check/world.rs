@@ -1,5 +1,5 @@
-//! `[rt]`, `[motion]`, `[backing]`, `[patrol]` and `[sim]`: what is requested from the system, how the robot
-//! moves and backs off, where it patrols, and the simulated room.
+//! `[rt]`, `[motion]`, `[backing]`, `[wander]`, `[patrol]` and `[sim]`: what is requested from the system,
+//! how the robot moves, backs off and wanders, where it patrols, and the simulated room.
 
 use crate::base::plan::{BackingPlan, MotionPlan, RangerFaults, RtPlan, SimPlan, SonarModule};
 use crate::base::time::Span;
@@ -51,6 +51,12 @@ pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
         trail_m: trail_m? as f32,
         start_m: start_m as f32,
     })
+}
+
+/// `[wander]`.
+pub fn wander(section: &Section<'_>) -> Option<f32> {
+    // The navigator looks at least 0.6 m along each arc.
+    section.real("clear_m", 0.05..=0.6).required().map(|clear_m| clear_m as f32)
 }
 
 /// `[patrol]`.

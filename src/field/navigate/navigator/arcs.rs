@@ -23,6 +23,14 @@ const TIGHT: f32 = 2.0;
 /// With at least this much room an arc has no such cost, metres: two lengths of a small car.
 const ENOUGH: f32 = 0.5;
 
+/// A car without a goal that leaves an arc may take a gentle one instead, up to this share of the sharpest,
+/// or one that is no sharper than the wanted one. On any sharper arc, what is on the inner side comes to the
+/// front corner without ever being in the cone of a sonar that looks ahead: such an arc must be known to be
+/// free ...
+const GENTLE: f32 = 0.25;
+/// ... for at least this distance, metres.
+const KNOWN: f32 = 0.3;
+
 /// The arc that the car takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Arc {
@@ -64,6 +72,26 @@ impl Arcs {
         let is_nearest = SHARES.iter().all(|share| (share - wanted).abs() >= away);
         Arc { share: if is_nearest { wanted } else { arc.share }, ..arc }
     }
+
+    /// The arc that a car without a goal takes if it wants to drive forwards along `wanted`, as a share of
+    /// the sharpest curvature: `wanted`, or the nearest arc with `enough` room, metres. `known_room` measures
+    /// the room along an arc over ground that is known to be free. Without any such arc: `wanted`.
+    pub(super) fn clear(&self, wanted: f32, enough: f32, known_room: impl Fn(f32) -> f32) -> f32 {
+        let arcs = || SHARES.into_iter().zip(self.rooms);
+        let nearer = |a: &(f32, f32), b: &(f32, f32)| (a.0 - wanted).abs().total_cmp(&(b.0 - wanted).abs());
+        if arcs().min_by(nearer).is_none_or(|(_, room)| room >= enough) {
+            return wanted;
+        }
+        let is_gentle = |share: f32| share.abs() <= GENTLE.max(wanted.abs());
+        let free = arcs()
+            .filter(|(share, room)| *room >= enough && (is_gentle(*share) || known_room(*share) >= KNOWN));
+        free.min_by(nearer).map_or(wanted, |(share, _)| share)
+    }
+}
+
+/// Known free room ahead of a car at `pose` along the arc with this share of the sharpest curvature, metres.
+pub(super) fn known_room_ahead(body: &Body, grid: &PlaceGrid, pose: OdometryPose, share: f32) -> f32 {
+    room_along(body, grid, pose, share / body.turning_radius, Way::KnownForwards)
 }
 
 /// Known free room along the sharpest arc backwards that turns a car at `pose` to the side of `wanted`,
@@ -78,6 +106,8 @@ pub(super) fn room_behind(body: &Body, grid: &PlaceGrid, pose: OdometryPose, wan
 enum Way {
     Forwards,
     /// Only over ground that is known to be free.
+    KnownForwards,
+    /// Only over ground that is known to be free.
     Backwards,
 }
 
@@ -88,14 +118,14 @@ fn room_along(body: &Body, grid: &PlaceGrid, pose: OdometryPose, curvature: f32,
     let circles = [f64::from(body.front - body.half_width), f64::from(body.half_width - body.rear)];
     let samples = (f64::from(farthest) / STEP) as usize;
     for sample in 1..=samples {
-        let way = STEP * sample as f64 * if direction == Way::Forwards { 1.0 } else { -1.0 };
+        let way = STEP * sample as f64 * if direction == Way::Backwards { -1.0 } else { 1.0 };
         let half = way * f64::from(curvature) / 2.0;
         let chord = if half.abs() < 1e-6 { way } else { way * libm::sin(half) / half };
         let at = pose.place(chord * libm::cos(half), chord * libm::sin(half));
         let there = OdometryPose { at, heading: pose.heading + 2.0 * half };
         let is_free = |place| match direction {
             Way::Forwards => grid.is_open(place),
-            Way::Backwards => grid.is_known_free(place),
+            Way::KnownForwards | Way::Backwards => grid.is_known_free(place),
         };
         if !circles.iter().all(|ahead| is_free(there.place(*ahead, 0.0))) {
             return (STEP * (sample - 1) as f64) as f32;
@@ -153,6 +183,29 @@ mod tests {
         assert!(arc.share < -0.2 && arc.off < 0.3, "{arc:?}");
         let open = arcs(&[]).best(off, 1.0, radius);
         assert!(open.share > 0.2, "{open:?}");
+    }
+
+    /// Room that a car without a goal wants ahead, metres.
+    const ENOUGH_ROOM: f32 = 0.45;
+
+    #[test]
+    fn a_car_leaves_an_arc_that_leads_to_an_obstacle() {
+        let known = |_| KNOWN;
+        assert_eq!(arcs(&[]).clear(-0.6, ENOUGH_ROOM, known), -0.6, "nothing is in the way");
+        let right = arcs(&[(-0.6, 0.45)]);
+        assert!(right.rooms[3] < ENOUGH_ROOM, "{:?}", right.rooms);
+        let share = right.clear(-0.25, ENOUGH_ROOM, known);
+        assert!((0.0..=0.25).contains(&share), "the nearest arc that is clear: {share}");
+        assert_eq!(right.clear(0.5, ENOUGH_ROOM, known), 0.5, "on the other side nothing is in the way");
+    }
+
+    #[test]
+    fn a_car_turns_sharply_only_over_known_ground() {
+        let ahead = arcs(&[(-0.2, 0.5), (0.0, 0.5), (0.2, 0.5)]);
+        assert_eq!(ahead.clear(0.0, ENOUGH_ROOM, |_| KNOWN - 0.05), 0.0);
+        let share = ahead.clear(0.0, ENOUGH_ROOM, |_| KNOWN);
+        assert!(share.abs() > GENTLE, "{share}");
+        assert_eq!(ahead.clear(0.0, ENOUGH_ROOM, |share| if share > 0.0 { KNOWN } else { 0.0 }), share.abs());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::super::heading::unit;
 use super::super::place_grid::PlaceGrid;
 use super::super::{Beam, Body, CLEARANCE, Wish};
-use super::arcs::Arcs;
+use super::arcs::{self, Arcs};
 use crate::decision::motion::OdometryPose;
 use std::cell::LazyCell;
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
@@ -95,6 +95,22 @@ impl Room {
             self.arcs.measure(body, grid, pose);
         }
         self.behind = way(pose.heading + PI, BEHIND, true);
+    }
+
+    /// The curvature that a car at `pose` takes if it would drive forwards with the curvature `wanted`, both
+    /// 1/m: `wanted`, or the nearest curvature that leads to no remembered obstacle within `enough` metres.
+    pub(super) fn clear(
+        &self,
+        body: &Body,
+        grid: &PlaceGrid,
+        pose: OdometryPose,
+        wanted: f32,
+        enough: f32,
+    ) -> f32 {
+        let known_room = |share| arcs::known_room_ahead(body, grid, pose, share);
+        let share = wanted * body.turning_radius;
+        let clear = self.arcs.clear(share, enough, known_room);
+        if clear == share { wanted } else { clear / body.turning_radius }
     }
 
     /// Finds the nearest reading in the strip that the body would sweep straight ahead. A reading is kept
