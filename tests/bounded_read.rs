@@ -67,7 +67,7 @@ fn every_requested_file_is_regular_and_of_bounded_length() {
         }
     }
     // calibrate also reads the site file that it would change.
-    let words = ["calibrate", "servo", "steering", "--offset", "1", "--save", &fifo];
+    let words = ["calibrate", "servo", "steering", "--offset", "1", "--board", "sim", "--save", &fifo];
     assert!(err(&answer(&words)).contains("a FIFO, not a regular file"));
 }
 

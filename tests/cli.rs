@@ -206,6 +206,52 @@ fn a_saved_calibration_can_be_loaded_and_calibrated_again() {
 }
 
 #[test]
+fn a_calibration_measures_the_robot_whose_file_it_changes() {
+    let folder = Folder::new("whose");
+    let real = "inherits = \"picarx-v4\"\n[[motor]]\nname = \"steering\"\noffset_deg = 5.0\n";
+    let own =
+        folder.write("own.toml", "inherits = \"sim\"\n[[motor]]\nname = \"steering\"\noffset_deg = 5.0\n");
+    let (car, new) = (folder.write("car.toml", real), folder.path("new.toml"));
+    let servo = |more: &[&str]| {
+        output(&[&["calibrate", "servo", "steering", "--offset", "3.5", "--save"], more].concat())
+    };
+    let said = servo(&[&own, "--json"]);
+    assert_eq!(said.status.code(), Some(0), "{}", err(&said));
+    let words = out(&said);
+    assert!(words.contains("(simulated)") && words.contains("offset_deg: 5.0 -> 3.5"), "{words}");
+    let object: Value = serde_json::from_str(words.lines().last().expect("a line")).expect("an object");
+    assert_eq!((&object["changes"][0]["before"], &object["simulated"]), (&"5.0".into(), &true.into()));
+    let other = servo(&[&own, "--board", "sim"]);
+    assert!(
+        out(&other).contains("offset_deg: 3.5 -> 3.5"),
+        "the file's value, not the board's: {}",
+        out(&other)
+    );
+    for (refused, why) in
+        [(servo(&[&car, "--board", "sim"]), "the board of a real robot"), (servo(&[&new]), "does not exist")]
+    {
+        assert_eq!(refused.status.code(), Some(64), "{}", err(&refused));
+        assert!(err(&refused).contains(why) && err(&refused).contains("--board"), "{}", err(&refused));
+    }
+    assert_eq!(std::fs::read_to_string(&car).unwrap(), real, "no simulated value got into it");
+    assert!(!folder.join("new.toml").exists());
+}
+
+#[test]
+fn safe_stop_needs_a_board_and_says_that_motors_are_simulated() {
+    let simulated =
+        output(&["safe-stop", "--board", "sim", "--guard", "/nowhere/g", "--control", "/nowhere/c"]);
+    assert_eq!(simulated.status.code(), Some(0), "{}", err(&simulated));
+    assert!(out(&simulated).contains("no real motor was stopped"), "{}", out(&simulated));
+    if std::path::Path::new("/etc/ganglion/board.toml").exists() {
+        return; // a robot: its motors are not for this test
+    }
+    let refused = output(&["safe-stop"]);
+    assert_eq!((refused.status.code(), out(&refused).as_str()), (Some(64), ""), "{}", err(&refused));
+    assert!(err(&refused).contains("--board FILE"), "{}", err(&refused));
+}
+
+#[test]
 fn an_invalid_board_exits_78_and_names_its_line() {
     let folder = Folder::new("cli");
     let file = &*folder.write("board.toml", "inherits = \"sim\"\nperiod_ms = -3\n");
@@ -468,9 +514,21 @@ fn every_signal_ends_manual_motor_commands_and_saves_nothing() {
     for signal in ENDING {
         for verb in [
             // Waits for a person who does not answer.
-            &["calibrate", "servo", "steering", "--save", file][..],
+            &["calibrate", "servo", "steering", "--board", "sim", "--save", file][..],
             // Half an hour of samples.
-            &["calibrate", "adc", "battery", "--reference", "7.8", "--samples", "100000", "--save", file],
+            &[
+                "calibrate",
+                "adc",
+                "battery",
+                "--reference",
+                "7.8",
+                "--samples",
+                "100000",
+                "--board",
+                "sim",
+                "--save",
+                file,
+            ],
         ] {
             let (silent, _held) = std::io::pipe().expect("a pipe");
             let run = watching_with(verb, |command| _ = command.stdin(silent));

@@ -6,7 +6,8 @@ mod keep;
 mod servo;
 
 use super::exit::Failure;
-use crate::deploy::board::Loaded;
+use crate::base::plan::BusPlan;
+use crate::deploy::board::{Loaded, names_a_file};
 use std::path::{Path, PathBuf};
 
 /// Arguments of `calibrate`.
@@ -27,9 +28,10 @@ enum What {
 /// Arguments of both subcommands.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
-    #[arg(long, value_name = "FILE", default_value = "sim")]
-    board: PathBuf,
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board [default: the file
+    /// of --save, or else the simulated board 'sim']
+    #[arg(long, value_name = "FILE")]
+    board: Option<PathBuf>,
     /// Save to this robot's board file: create it, or change only these values in it
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
@@ -43,6 +45,68 @@ pub fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::Servo(args) => servo::run(args),
         What::Adc(args) => adc::run(args),
+    }
+}
+
+/// The boards of a calibration.
+struct Boards {
+    /// The board that is measured.
+    measured: Loaded,
+    /// Its file or name.
+    path: PathBuf,
+    /// The board in the file of `--save`, if that file exists.
+    saved: Option<Loaded>,
+}
+
+impl Boards {
+    /// The board whose values the calibration replaces.
+    fn old(&self) -> &Loaded {
+        self.saved.as_ref().unwrap_or(&self.measured)
+    }
+
+    /// What to add to a reading of the measured board.
+    fn label(&self) -> &'static str {
+        if is_simulated(&self.measured) { " (simulated)" } else { "" }
+    }
+}
+
+fn is_simulated(loaded: &Loaded) -> bool {
+    matches!(loaded.board.bus, BusPlan::Sim)
+}
+
+/// Loads the boards that the arguments name. Readings of the simulator must not get into the file of a real
+/// robot: they look like its own, and every later run would use them.
+fn boards(common: &Common) -> Result<Boards, Failure> {
+    if let Some(path) = common.save.as_ref().filter(|path| !names_a_file(path)) {
+        let words =
+            format!("'--save {}': a board file has a '/' in its name or ends in '.toml'", path.display());
+        return Err(Failure::usage(words).fix("any other name refers to a built-in board"));
+    }
+    // A file whose existence cannot be checked is opened below, which reports why.
+    let existing = common.save.as_ref().filter(|path| path.try_exists().unwrap_or(true));
+    let path = match (&common.board, existing, &common.save) {
+        (Some(board), ..) => board.clone(),
+        (None, Some(saved), _) => saved.clone(),
+        (None, None, Some(new)) => {
+            return Err(Failure::usage(format!("{} does not exist", new.display()))
+                .fix("name the board that the new file will inherit: '--board picarx-v4', for example"));
+        }
+        (None, None, None) => PathBuf::from("sim"),
+    };
+    let measured = board(&path)?;
+    let other = existing.filter(|saved| **saved != path);
+    let saved = other.map(|path| super::arguments::board(path)).transpose()?;
+    match (&saved, &common.save) {
+        (Some(saved), Some(file)) if is_simulated(&measured) && !is_simulated(saved) => {
+            let words = format!(
+                "board '{}' is simulated, and {} is the board of a real robot",
+                measured.board.name,
+                file.display()
+            );
+            let fix = format!("leave out --board: {} itself is measured then", file.display());
+            Err(Failure::usage(words).fix(fix))
+        }
+        _ => Ok(Boards { measured, path, saved }),
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The folders that `ProtectHome=yes` hides.
 const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
 /// Where the units look for the board file.
-const BOARD: &str = "/etc/ganglion/board.toml";
+pub(super) const BOARD: &str = "/etc/ganglion/board.toml";
 /// Longest chain of symbolic links that is followed.
 const LINKS: usize = 4;
 

@@ -1,18 +1,19 @@
 //! `safe-stop`: reports what the steps in `runtime::safe_stop` found and did, as text and as an exit code.
 
 use super::exit::Failure;
+use super::hidden::BOARD as INSTALLED;
 use super::interrupt::Interrupt;
 use crate::base::plan::{BusPlan, GuardHold};
 use crate::runtime::control::CONTROL_SOCKET;
 use crate::runtime::guard::socket::GUARD_SOCKET;
 use crate::runtime::safe_stop::{Pulled, Runtime, StepError, StopFindings, Threat, stop};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `safe-stop`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
+  ganglion safe-stop                        this robot: the board in /etc/ganglion/board.toml
   ganglion safe-stop --board picarx-v4      stops every drive motor, or fails with an exit code
-  ganglion safe-stop                        the same on the simulator
 
 At the same time: asks the board's guard, if it has one, to switch its line off; disarms a running
 runtime; and writes the stop command to every drive motor. If that is not enough, pulls the enable
@@ -25,9 +26,10 @@ drive the motors again. Otherwise 69, with what to do.
 The guard remembers the stop: it switches its line on for a runtime only after that runtime has
 disarmed, and then a person must arm the robot.")]
 pub struct Args {
-    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
-    #[arg(long, value_name = "FILE", default_value = "sim")]
-    board: PathBuf,
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board [default:
+    /// /etc/ganglion/board.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    board: Option<PathBuf>,
     /// Control socket of the runtime
     #[arg(long, value_name = "PATH", default_value = CONTROL_SOCKET)]
     control: PathBuf,
@@ -45,20 +47,34 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // Once started, the command runs to its end, even if the session is lost; it also runs if the signals
     // cannot be caught.
     let _watched = Interrupt::watch();
-    let loaded = super::arguments::board(&args.board)?;
+    let loaded = super::arguments::board(&board_of(args.board, Path::new(INSTALLED))?)?;
     if matches!(loaded.board.bus, BusPlan::Log) {
         say!("board '{}' has no motors on a bus: nothing to stop", loaded.board.name);
         return Ok(());
     }
     let found = stop(&loaded.board, loaded.digest, args.control, &args.guard, !args.after_exit);
-    done(&found).iter().for_each(|words| say!("{words}"));
+    let is_simulated = matches!(loaded.board.bus, BusPlan::Sim);
+    done(&found, is_simulated).iter().for_each(|words| say!("{words}"));
     verdict(&found)?;
     troubles(&found).iter().for_each(|words| log::warn!("{words}"));
     Ok(())
 }
 
+/// The board to stop: the named one, or the installed one. No other board may stand in for it: stopping a
+/// simulated robot would look like success while the real one drives on.
+fn board_of(named: Option<PathBuf>, installed: &Path) -> Result<PathBuf, Failure> {
+    match named {
+        Some(named) => Ok(named),
+        // If this cannot be checked, opening it reports why.
+        None if installed.try_exists().unwrap_or(true) => Ok(installed.to_path_buf()),
+        None => Err(Failure::usage(format!("which robot? there is no {}", installed.display())).fix(
+            "name its board: 'ganglion safe-stop --board FILE'; to stop the motors now, cut their power",
+        )),
+    }
+}
+
 /// The steps that worked, one line each.
-fn done(found: &StopFindings) -> Vec<String> {
+fn done(found: &StopFindings, is_simulated: bool) -> Vec<String> {
     let mut done = Vec::new();
     if found.guarded() {
         done.push("the guard keeps its line off until a runtime has disarmed".to_string());
@@ -72,7 +88,10 @@ fn done(found: &StopFindings) -> Vec<String> {
         });
     }
     if found.stopped.is_ok() {
-        done.push(format!("the stop command was written to the drive motors of board '{}'", found.board));
+        done.push(match is_simulated {
+            false => format!("the stop command was written to the drive motors of board '{}'", found.board),
+            true => format!("board '{}' has simulated motors: no real motor was stopped", found.board),
+        });
     }
     for (line, words) in [
         (Pulled::Enable, "the enable line is off: the motors have no current"),
@@ -170,5 +189,16 @@ mod tests {
         );
         assert_eq!(failure.exit(), Exit::Unavailable);
         assert_eq!(verdict(&StopFindings { holder: None, ..found }), Ok(()));
+    }
+
+    #[test]
+    fn without_a_board_the_installed_one_is_stopped_or_none() {
+        let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml"); // any file that exists
+        assert_eq!(board_of(None, &here), Ok(here.clone()));
+        assert_eq!(board_of(Some("car.toml".into()), &here), Ok("car.toml".into()));
+        let refused = board_of(None, Path::new("/nowhere/board.toml")).unwrap_err();
+        assert_eq!(refused.exit(), Exit::Usage);
+        let words = refused.to_string();
+        assert!(words.contains("/nowhere/board.toml") && words.contains("--board FILE"), "{words}");
     }
 }

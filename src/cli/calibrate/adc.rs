@@ -35,8 +35,12 @@ const FEWEST_EQUAL: u32 = 10;
 /// Arguments of `calibrate adc`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion calibrate adc battery --reference 7.86 --save my-car.toml  a voltmeter says 7.86
-  ganglion calibrate adc ground-left --threshold cliff-left --save my-car.toml  on its floor
+  ganglion calibrate adc battery --reference 7.86 --save my-car.toml
+                      a voltmeter says 7.86; the robot of my-car.toml gets the scale
+  ganglion calibrate adc battery --reference 7.86 --board picarx-v4 --save my-car.toml
+                      the same for a new file, which inherits picarx-v4
+  ganglion calibrate adc ground-left --threshold cliff-left --save my-car.toml
+                      with the robot on its floor
 
 Stop the runtime and its guard first.")]
 pub struct Args {
@@ -98,7 +102,8 @@ fn rows(values: &[f64], rails: Option<Rails>) -> (u32, u32) {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let loaded = super::board(&args.common.board)?;
+    let boards = super::boards(&args.common)?;
+    let loaded = &boards.measured;
     let board = &loaded.board;
     let at = super::index("sensor", &args.name, board.sensors.iter().map(|sensor| sensor.name.as_str()))?;
     let interrupt = Interrupt::watch()?;
@@ -107,8 +112,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let measured = measure(board, at, args.samples, hardware.as_ref(), &MonotonicClock, &interrupt)?;
     let unit = &board.sensors[at].unit;
     say!(
-        "{}: p50 {:.3} {unit}, min {:.3}, max {:.3}, {} samples, {} lost",
+        "{}{}: p50 {:.3} {unit}, min {:.3}, max {:.3}, {} samples, {} lost",
         args.name,
+        boards.label(),
         measured.p50,
         measured.min,
         measured.max,
@@ -118,14 +124,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
     say!("{}", equal_rows(&measured, args.samples, board.sensors[at].frozen_after));
     let changes = match (args.reference, &args.threshold) {
         (Some(reference), _) => vec![scale(board, at, measured.p50, reference)?],
-        (None, Some(reflex)) => threshold(&loaded, &args.name, reflex, measured, args.share)?,
+        (None, Some(reflex)) => threshold(loaded, &args.name, reflex, measured, args.share)?,
         (None, None) => Vec::new(),
     };
-    keep::keep(&args.common, &loaded, &changes)?;
+    keep::keep(&args.common, &boards, &changes)?;
     if args.common.json {
         let object = json!({
             "schema": 1,
             "board": board.name,
+            "simulated": super::is_simulated(loaded),
             "sensor": args.name,
             "unit": unit,
             "samples": args.samples,
@@ -136,7 +143,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "longest_run": measured.longest_run,
             "at_rail": measured.at_rail,
             "frozen_after": measured.frozen_after(args.samples),
-            "changes": keep::objects(&loaded, &changes),
+            "changes": keep::objects(&boards, &changes),
             "saved": args.common.save,
         });
         crate::cli::output::json(&object)?;

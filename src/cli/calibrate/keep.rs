@@ -1,6 +1,6 @@
 //! Saves the result of a calibration in the board file of this robot, atomically.
 
-use super::Common;
+use super::{Boards, Common};
 use crate::cli::exit::Failure;
 use crate::deploy::board::edit::{Change, changed};
 use crate::deploy::board::{Loaded, names_a_file, read_text};
@@ -9,39 +9,34 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// Prints the changes, and saves them if a file is named.
-pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), Failure> {
+pub fn keep(common: &Common, boards: &Boards, changes: &[Change]) -> Result<(), Failure> {
     for change in changes {
-        say!("{}: {} -> {:?}", path_of(change), before(loaded, change), change.value);
+        say!("{}: {} -> {:?}", path_of(change), before(boards.old(), change), change.value);
     }
     let Some(path) = &common.save else {
         say!("not saved: use '--save FILE' to save it in this robot's board file");
         return Ok(());
     };
-    if !names_a_file(path) {
-        let words =
-            format!("'--save {}': a board file has a '/' in its name or ends in '.toml'", path.display());
-        return Err(Failure::usage(words).fix("any other name refers to a built-in board"));
-    }
     let folder = folder_of(path);
     let old = match read_text(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(Failure::file(path, &error)),
     };
-    let from_file = names_a_file(&common.board);
-    if old.is_none() && from_file && !same_folder(folder_of(&common.board), folder) {
-        let beside = folder_of(&common.board).display().to_string();
+    let board = &boards.path;
+    let from_file = names_a_file(board);
+    if old.is_none() && from_file && !same_folder(folder_of(board), folder) {
+        let beside = folder_of(board).display().to_string();
         return Err(Failure::usage("a board file can only inherit from one in the same folder")
             .fix(format!("save it in {beside}")));
     }
-    if old.is_none() && from_file && common.board.extension().is_none_or(|end| end != "toml") {
-        let words =
-            format!("'{}' cannot be inherited: its name does not end in '.toml'", common.board.display());
+    if old.is_none() && from_file && board.extension().is_none_or(|end| end != "toml") {
+        let words = format!("'{}' cannot be inherited: its name does not end in '.toml'", board.display());
         return Err(Failure::usage(words).fix("give it a name that ends in '.toml'"));
     }
     // A board inherits a file by its file name, and a built-in board by its name.
-    let parent = common.board.file_name().filter(|_| from_file).map(|name| name.to_string_lossy());
-    let parent = parent.as_deref().unwrap_or(&loaded.board.name);
+    let parent = board.file_name().filter(|_| from_file).map(|name| name.to_string_lossy());
+    let parent = parent.as_deref().unwrap_or(&boards.measured.board.name);
     let text = changed(old.as_deref(), parent, changes, folder)
         .map_err(|error| crate::cli::check::failure(path, &error))?;
     crate::system::codec::replace(path, text.as_bytes()).map_err(|error| Failure::file(path, &error))?;
@@ -53,8 +48,8 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
 }
 
 /// The changes for `--json`.
-pub fn objects(loaded: &Loaded, changes: &[Change]) -> Vec<Value> {
-    let object = |change: &Change| json!({ "key": path_of(change), "before": before(loaded, change), "value": change.value });
+pub fn objects(boards: &Boards, changes: &[Change]) -> Vec<Value> {
+    let object = |change: &Change| json!({ "key": path_of(change), "before": before(boards.old(), change), "value": change.value });
     changes.iter().map(object).collect()
 }
 

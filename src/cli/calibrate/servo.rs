@@ -51,7 +51,8 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let loaded = super::board(&args.common.board)?;
+    let boards = super::boards(&args.common)?;
+    let loaded = &boards.measured;
     let mut board = loaded.board.clone();
     let place = super::index("motor", &args.name, board.motors.iter().map(|motor| motor.name.as_str()))?;
     let MotorKind::Servo { offset_deg: first, .. } = board.motors[place].kind else {
@@ -63,8 +64,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let offset = args.offset.map(within).transpose()?;
     board = hat::with_found_address_awake(&board, hardware.as_ref(), &MonotonicClock);
     let was_held = reset::is_held(&board, hardware.as_ref());
-    let mut straighten =
-        |offset: f32| straighten(&mut board, place, offset, hardware.as_ref(), &MonotonicClock);
+    let mut straighten = |offset: f32| {
+        let words = straighten(&mut board, place, offset, hardware.as_ref(), &MonotonicClock)?;
+        Ok(words + boards.label())
+    };
     let chosen = match offset {
         Some(offset) => straighten(offset).map(|words| {
             say!("{words}");
@@ -87,13 +90,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     // The decimal number as the user typed it: 3.5, not the nearest 32-bit value.
     let value = offset.to_string().parse().unwrap_or(f64::from(offset));
     let changes = [Change { list: "motor", name: args.name.clone(), key: "offset_deg", value }];
-    keep::keep(&args.common, &loaded, &changes)?;
+    keep::keep(&args.common, &boards, &changes)?;
     if args.common.json {
         let object = json!({
             "schema": 1,
             "board": loaded.board.name,
+            "simulated": super::is_simulated(loaded),
             "motor": args.name,
-            "changes": keep::objects(&loaded, &changes),
+            "changes": keep::objects(&boards, &changes),
             "saved": args.common.save,
         });
         crate::cli::output::json(&object)?;
