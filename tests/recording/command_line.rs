@@ -182,7 +182,29 @@ fn slots_that_another_limit_changes_are_listed() {
         ]))
         .contains(&format!("{count} slots would have been decided differently"))
     );
+    let help = out(&log(&["replay", "--help"]));
+    let example =
+        help.lines().find_map(|line| line.split("--what-if ").nth(1).filter(|_| line.contains("drive.mcap")));
+    let example = example.and_then(|rest| rest.split_whitespace().next()).expect("an example");
+    object(&["replay", &whole, "--what-if", example], 0);
+    let conflict = refused(&["replay", &whole, "--what-if", "reflex.obstacle.below=0.25"], 64);
+    assert!(conflict.contains("reflex.obstacle.clear") && !conflict.contains(".toml"), "{conflict}");
     for wrong in ["reflex.obstacle.below", "reflex.nothing.below=1", "reflex.obstacle.below=9000"] {
         assert!(refused(&["replay", &whole, "--what-if", wrong], 64).contains("--what-if"));
     }
+}
+
+#[test]
+fn a_recording_cut_before_its_first_slot_is_not_called_complete() {
+    let folder = Folder::new("log-no-slot");
+    let whole = recorded_in(&folder, "whole.mcap", &[]);
+    // The header, metadata and the board are before the first chunk of slots.
+    let bytes = fs::read(&whole).unwrap();
+    let chunk = bytes.windows(3).position(|three| three == b"lz4").expect("a compressed chunk");
+    let cut = damaged(&folder, "cut.mcap", &whole, |bytes| bytes.truncate(chunk + 100));
+    let said = out(&log(&["info", &cut]));
+    assert!(said.contains("no complete slot") && said.contains("truncated"), "{said}");
+    assert!(!said.contains("Nothing is missing") && !said.contains("quality level"), "{said}");
+    let new = folder.path("new.mcap");
+    assert!(refused(&["recover", &cut, &new], 65).contains("the recording has no complete slot"));
 }

@@ -107,10 +107,12 @@ fn copied(recording: &Path, new: &Path, keep: Keep, word: &str) -> Result<Copied
     let bar = progress(recording.metadata().map_or(0, |data| data.len()));
     let fix = "name a new file: recordings are never overwritten";
     let target = disk()(new).map_err(|error| Failure::file(new, &error).fix(fix))?;
+    let whole = keep.from.is_none() && keep.to.is_none();
     let done = copy(BufReader::new(intake.stream()), target, keep, word, |at| bar.set_position(at));
     bar.finish_and_clear();
     let failure = match done {
         Ok(copied) if copied.slots > 0 => return Ok(copied),
+        Ok(_) if whole => Failure::data("the recording has no complete slot").at(recording.display()),
         Ok(_) => Failure::data("the recording has no slots in that part").at(recording.display()),
         Err(CopyError::Read(error)) => Failure::data(error).at(recording.display()),
         Err(CopyError::Write(error)) => Failure::file(new, &error),

@@ -19,7 +19,7 @@ use std::time::Instant;
 #[command(after_help = "Examples:
   ganglion log replay drive.mcap
   ganglion log replay drive.mcap --from 40 --to 60    the 20 s in which the robot stopped
-  ganglion log replay drive.mcap --what-if reflex.obstacle.below=0.25   with another limit
+  ganglion log replay drive.mcap --what-if reflex.obstacle.below=0.18   with another limit
   ganglion log replay drive.mcap --field              compute the field again, too
   ganglion log replay drive.mcap --json | tail -1
 

@@ -213,7 +213,10 @@ fn why(slot: &Slot, for_good: bool) -> String {
         Mode::Disarmed => format!("it was held too long by {}", named(slot.active)),
         _ if for_good => "its mode changed".to_string(),
         _ => match Cause::worst_of(slot.active) {
-            Some(worst) => format!("{}, until {}", named(slot.active), worst.cleared_by()),
+            Some(worst) => {
+                let active = causes(slot.active).join(" and ");
+                format!("{active}; {} ends with {}", worst.name(), worst.cleared_by())
+            }
             None => "no cause is recorded".to_string(),
         },
     }
@@ -254,12 +257,16 @@ impl Summary {
         let level =
             |(level, seconds): (usize, &f64)| (*seconds > 0.0).then(|| format!("{level}: {seconds:.1} s"));
         let levels: Vec<String> = self.levels_s.iter().enumerate().filter_map(level).collect();
-        add!("Time at each quality level: {}.", levels.join(", "));
+        if !levels.is_empty() {
+            add!("Time at each quality level: {}.", levels.join(", "));
+        }
         if let Some(last) = last {
             add!("At the end the robot was {}.", last.mode.name());
         }
         said.extend(self.process.as_ref().map(ProcessSummary::sentence));
         match (self.slots_missing, self.readings_missing) {
+            (0, 0) if *slots == 0 => add!("The recording has no complete slot."),
+            (0, 0) if !self.whole => add!("Nothing is missing before its end."),
             (0, 0) => add!("Nothing is missing from the recording."),
             (slots, readings) => {
                 add!("Missing from the recording: {slots} slots that ran, {readings} readings.")

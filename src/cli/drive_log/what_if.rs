@@ -5,7 +5,8 @@ use super::source::Run;
 use crate::base::plan::{Board, QualityLevel};
 use crate::cli::exit::Failure;
 use crate::cli::simulate;
-use crate::deploy::board::{self, edit};
+use crate::deploy::board::finding::Finding;
+use crate::deploy::board::{self, BoardError, edit};
 use crate::runtime::replay::Difference;
 use serde::Serialize;
 
@@ -97,7 +98,7 @@ pub fn board_of(run: &Run, changes: &[String]) -> Result<(Board, Option<QualityL
     for change in changes {
         let (key, value) = change.split_once('=').ok_or_else(|| {
             Failure::usage(format!(
-                "--what-if {change}: expected KEY=VALUE, such as reflex.obstacle.below=0.25"
+                "--what-if {change}: expected KEY=VALUE, such as reflex.obstacle.below=0.18"
             ))
         })?;
         text = edit::replaced(&text, key.trim(), value.trim()).ok_or_else(|| {
@@ -105,12 +106,24 @@ pub fn board_of(run: &Run, changes: &[String]) -> Result<(Board, Option<QualityL
                 .fix("name it as 'ganglion check' prints it: TABLE.KEY, or LIST.NAME.KEY")
         })?;
     }
-    let mut loaded = board::from_text("what-if", &text)
-        .map_err(|error| Failure::usage(format!("--what-if: the changed board is invalid: {error}")))?;
+    let mut loaded = board::from_text("what-if", &text).map_err(|error| refused(&error))?;
     if run.word("simulated") == "true" {
         simulate::simulate(&mut loaded)?;
     }
     Ok(as_run(loaded.board, run))
+}
+
+/// Why the changed board is invalid. Its text is in no file, so findings are given without a place.
+fn refused(error: &BoardError) -> Failure {
+    let words = match error {
+        BoardError::Refused(findings) => {
+            let nowhere = |finding: &Finding| Finding { spot: None, ..finding.clone() }.to_string();
+            findings.iter().map(nowhere).collect::<Vec<_>>().join("; ")
+        }
+        error => error.to_string(),
+    };
+    Failure::usage(format!("--what-if: the changed board is invalid: {words}"))
+        .fix("change the other values that this one depends on, too: --what-if may be repeated")
 }
 
 #[cfg(test)]
