@@ -5,9 +5,9 @@ use crate::base::plan::{Board, BusPlan, EngineKind, QualityLevel};
 use crate::base::time::Span;
 use crate::deploy::board;
 use crate::deploy::board::Loaded;
-use crate::field::Readout;
 use crate::field::device;
 use crate::field::failover::Open;
+use crate::field::{Readout, ReadoutError};
 use crate::system::gpu::Watch;
 use std::path::Path;
 use std::sync::Arc;
@@ -92,7 +92,10 @@ pub fn device(board: &Board, watch: Arc<Watch>) -> Result<Option<Open>, Failure>
 
 /// The read-out in the file at `path`.
 pub fn readout(path: &Path) -> Result<Readout, Failure> {
-    Readout::load(path).map_err(|error| Failure::data(error).at(path.display()))
+    Readout::load(path).map_err(|error| match error {
+        ReadoutError::File(error) => super::error_text::of_file(error),
+        error => Failure::data(error).at(path.display()),
+    })
 }
 
 /// A human-readable duration: `20s`, `1500ms`, `2min`, `1h 30min`.
@@ -101,6 +104,9 @@ pub fn span(text: &str) -> Result<Span, String> {
     // more. The longest text allowed here has room for five ten-digit counts of years, a tenth of that.
     const LONGEST: usize = 64;
     const DIGITS: usize = 10;
+    if text.starts_with('-') {
+        return Err("must be longer than zero; for example 20s or 1500ms".to_string());
+    }
     let digits = text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
     if text.len() > LONGEST || digits > DIGITS {
         return Err(format!(

@@ -10,6 +10,7 @@ use crate::runtime::robot::BuildError;
 use crate::runtime::runner::RunnerError;
 use crate::runtime::selftest::Check;
 use crate::runtime::session::{START_GUARD, SessionError, why_untrusted};
+use crate::system::codec::FileError;
 use crate::system::rt::Refusal;
 use std::fmt::Display;
 use std::path::Path;
@@ -62,6 +63,14 @@ impl From<AccessError> for Failure {
                     .fix("stop it first: 'ganglion stop', or 'systemctl stop ganglion'")
             }
         }
+    }
+}
+
+/// Why a file of this program could not be read or written.
+pub(super) fn of_file(error: FileError) -> Failure {
+    match error {
+        FileError::Io { path, error } => Failure::file(&path, &error),
+        FileError::Codec { path, error } => Failure::data(error).at(path.display()),
     }
 }
 

@@ -7,11 +7,12 @@ use crate::deploy::board::Loaded;
 use crate::drive::record::{
     Facts, Plan, Quota, RecordSender, Recording, RecordingStatus, RecordingTarget, When, disk,
 };
+use crate::runtime::session::is_service;
 use crate::system::rt::Granted;
 use clap::ValueEnum;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How much time before arming is recorded, to show how the robot was handled.
@@ -39,7 +40,7 @@ pub struct RecordArgs {
 pub enum RecordWhen {
     /// The whole run
     Always,
-    /// From 30 s before the robot is armed until it is disarmed
+    /// From 30 s before the robot is armed until 2 s after it is disarmed
     Armed,
     /// Nothing
     Off,
@@ -81,13 +82,13 @@ pub fn start(
     let Some(path) = &args.record else { return Ok(None) };
     let place = RecordingTarget::of(path);
     if let RecordingTarget::Folder(folder) = &place
-        && !folder.is_dir()
-        && let Err(error) = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(folder)
+        && let Err(failure) = prepared(folder)
     {
-        log::warn!(
-            "recording: {}: {error}; slots that cannot be written are skipped and counted",
-            folder.display()
-        );
+        // A service keeps driving: a robot with a broken disk still has to work, and nobody reads a refusal.
+        if !is_service() {
+            return Err(failure);
+        }
+        log::warn!("{failure}; slots that cannot be written are skipped and counted");
     }
     let quota = quota(args);
     let facts = Facts::of(&loaded.board, loaded.effective().join("\n"), words(loaded, about));
@@ -97,6 +98,28 @@ pub fn start(
         Failure::file(path, &error)
             .fix("give a new file that ends in .mcap, or a folder: recordings are never overwritten")
     })
+}
+
+/// Creates `folder` if it is missing, and tries to write to it. Otherwise a run would find out slot by slot
+/// that it records nothing.
+fn prepared(folder: &Path) -> Result<(), Failure> {
+    let failed = |error: &std::io::Error| {
+        Failure::file(folder, error)
+            .fix("record into a folder that this user may write to, or a new NAME.mcap")
+    };
+    if folder.exists() && !folder.is_dir() {
+        return Err(Failure::usage("this file is neither a folder nor a recording")
+            .at(folder.display())
+            .fix("give --record a new file that ends in .mcap, or a folder"));
+    }
+    if !folder.is_dir() {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o750).create(folder);
+        made.map_err(|error| failed(&error))?;
+    }
+    let probe = folder.join(format!(".ganglion-{}", std::process::id()));
+    let written = std::fs::File::create_new(&probe);
+    let _ = std::fs::remove_file(&probe); // empty, and named after this process only
+    written.map(drop).map_err(|error| failed(&error))
 }
 
 fn quota(args: &RecordArgs) -> Quota {

@@ -14,6 +14,7 @@ use super::simulate::Simulation;
 use crate::base::plan::Board;
 use crate::drive::backtrack::BackingCounters;
 use crate::drive::io::BusCounters;
+use crate::drive::record::RecordingStatus;
 use crate::drive::trace::Latency;
 use crate::field::remote::LinkTimes;
 use crate::field::snapshot::SnapshotCounts;
@@ -21,6 +22,7 @@ use crate::field::{DeviceTimes, FieldCounters};
 use crate::runtime::control::{GoalStatus, behaviour_names, why_disarmed};
 use crate::runtime::runner::Ending;
 use crate::runtime::session::{RunHandles, RunOutcome};
+use crate::sim::Fault;
 use crate::system::executor::Rest;
 use crate::system::rt::Granted;
 use bus::BusLine;
@@ -105,8 +107,13 @@ pub struct RunReport {
     /// How many cycles the brain had run before this run; absent if it started from rest.
     resumed_age: Option<u64>,
     snapshots: Option<SnapshotCounts>,
+    /// What the recording contains; absent without --record.
+    pub recording: Option<Recorded>,
     /// Injected faults that had no effect.
     idle_faults: Vec<&'static str>,
+    /// The same, each with the reason.
+    #[serde(skip)]
+    why_idle: Vec<String>,
     bus: BusReport,
     /// The bus threads, the motors' bus first.
     buses: Vec<BusLine>,
@@ -146,6 +153,15 @@ fn sources(clock: ClockKind, is_simulated: bool) -> Sources {
     sources
 }
 
+/// The injected faults that had no effect, each with the reason.
+fn idle_faults(outcome: &RunOutcome, faults: &[Fault]) -> Vec<(&'static str, &'static str)> {
+    let mut idle = outcome.handles.idle_faults.clone();
+    let late = faults.iter().filter(|fault| fault.start >= outcome.ending.elapsed);
+    let late = late.map(|fault| (fault.kind.name(), "the run ended before its start"));
+    idle.extend(late.filter(|(name, _)| !outcome.handles.idle_faults.iter().any(|(known, _)| known == name)));
+    idle
+}
+
 /// How the robot backed off, according to its own commands.
 #[derive(Debug, Serialize)]
 struct BackingReport {
@@ -164,6 +180,22 @@ impl BackingReport {
         let BackingCounters { times, metres, turns, stuck, without_way } = *counters;
         let without_way_s = without_way as f64 * period_s;
         BackingReport { times, metres, turns, stuck, without_way_s }
+    }
+}
+
+/// What a recording contains.
+#[derive(Debug, Serialize)]
+pub struct Recorded {
+    /// Slots written.
+    slots: u64,
+    /// Slots that could not be written.
+    lost: u64,
+}
+
+impl Recorded {
+    /// The figures of a recording that has ended.
+    pub fn of(status: &RecordingStatus) -> Recorded {
+        Recorded { slots: status.slots, lost: status.lost() }
     }
 }
 
@@ -192,11 +224,18 @@ struct BusReport {
 
 impl RunReport {
     /// Collects the figures of a run that has ended.
-    pub fn new(board: &Board, outcome: &RunOutcome, clock: ClockKind, simulation: Simulation) -> RunReport {
+    pub fn new(
+        board: &Board,
+        outcome: &RunOutcome,
+        clock: ClockKind,
+        simulation: Simulation,
+        faults: &[Fault],
+    ) -> RunReport {
         let RunOutcome { ending, handles: outside, world, motors_still, snapshots } = outcome;
         let summary = ending.recorder.summary();
         let period_s = board.period.as_secs_f64();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let idle = idle_faults(outcome, faults);
         let levels = summary.slots_at_level.iter().enumerate();
         RunReport {
             schema: SCHEMA,
@@ -250,7 +289,9 @@ impl RunReport {
             field_state: ending.tick.engine_state().to_string(),
             resumed_age: outside.resumed_age,
             snapshots: snapshots.clone(),
-            idle_faults: outside.idle_faults.clone(),
+            recording: None,
+            idle_faults: idle.iter().map(|(name, _)| *name).collect(),
+            why_idle: idle.iter().map(|(name, why)| format!("{name}: no effect, because {why}")).collect(),
             bus: bus_report(outside, ending),
             buses: outside.buses.iter().map(|bus| BusLine::of(bus)).collect(),
             halts: outside.halt.counts().map(|(cause, times)| (cause.name(), times)).collect(),
@@ -393,9 +434,7 @@ impl RunReport {
         if let Some(snapshots) = &self.snapshots {
             self.say_snapshots(snapshots);
         }
-        if !self.idle_faults.is_empty() {
-            say!("  faults     {}: no effect, because no GPU computes here", self.idle_faults.join(", "));
-        }
+        self.why_idle.iter().for_each(|words| say!("  faults     {words}"));
         if !self.hung.is_empty() {
             say!("  hung       {}: abandoned, because its bus or engine hangs", self.hung.join(", "));
         }
@@ -416,7 +455,9 @@ impl RunReport {
         let SnapshotCounts { written, skipped, failed, unsound, trouble, finished } = counts;
         say!("  snapshots  {written} written, {skipped} skipped, {failed} failed");
         if *unsound > 0 {
-            say!("             {unsound} brains were invalid and not written; the last good one remains");
+            say!(
+                "             {unsound} brains were invalid and not written; an older snapshot, if there is one, stays"
+            );
         }
         if let Some(trouble) = trouble {
             say!("             {trouble}");
@@ -509,7 +550,7 @@ mod tests {
         let (length, interrupted) = (Span::from_millis(100), AtomicBool::new(false));
         let mut outcome = session::step(&board, Options::default(), length, &interrupted, |_, _| ()).unwrap();
         change(&mut outcome.ending);
-        let verdict = RunReport::new(&board, &outcome, ClockKind::Sim, Simulation::default()).verdict();
+        let verdict = RunReport::new(&board, &outcome, ClockKind::Sim, Simulation::default(), &[]).verdict();
         assert_eq!(verdict.is_ok(), outcome.is_sound(), "a failure keeps the next run from arming by itself");
         verdict
     }

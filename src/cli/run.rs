@@ -8,7 +8,7 @@ use super::go;
 use super::interrupt::Interrupt;
 use super::picture::{self, Picture};
 use super::recording;
-use super::report::RunReport;
+use super::report::{Recorded, RunReport};
 use super::screen::{self, OwnRun};
 use super::simulate::simulate;
 use super::status::StatusLine;
@@ -21,7 +21,7 @@ use crate::field::remote::{SocketHop, Tether};
 use crate::field::snapshot::{ExistingSnapshot, Snapshot, SnapshotError, UsableSnapshot, previous_of};
 use crate::runtime::control::behaviour_names;
 use crate::runtime::robot::{Options, SnapshotPlan};
-use crate::runtime::session::{self, Session};
+use crate::runtime::session::{self, Session, is_service};
 use crate::sim::Fault;
 use crate::system::codec::FileError;
 use crate::system::gpu::Watch;
@@ -145,6 +145,9 @@ pub struct Args {
     pub json: bool,
 }
 
+/// What to do if the folder of a snapshot is missing.
+const NEW_FOLDER: &str = "create the folder, or give --snapshot a file in an existing one";
+
 /// Explanation of `--simulate`.
 const SIMULATE_HELP: &str = "\
 Drive the board in the simulator: its own buses, chips, lines, rules, limits and field, and no real wire.
@@ -197,6 +200,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if tether.is_some() && args.snapshot.is_some() {
         log::info!("the remote brain saves its own snapshots: --snapshot is not used");
     }
+    snapshot.map_or(Ok(()), |path| demand_folder(path))?;
     let (resume, standing) = match snapshot {
         Some(path) => brain_in(path, &loaded.board)?,
         None => (None, ExistingSnapshot::Sound),
@@ -222,6 +226,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         is_virtual: args.clock == ClockKind::Sim,
     };
     let (recording, sender) = recording::start(&args.recording, &loaded, &about)?.unzip();
+    let injected = args.faults.clone();
     let options = Options {
         recording: sender,
         seed: args.seed,
@@ -281,9 +286,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     };
     let outcome = ended.map_err(|error| error_text::of_session(error, args.snapshot.as_deref()))?;
-    let report = RunReport::new(board, &outcome, args.clock, simulation);
+    let mut report = RunReport::new(board, &outcome, args.clock, simulation, &injected);
     report.print();
-    recording.into_iter().for_each(|recording| drop(recording::end(recording, &outcome.ending.granted)));
+    report.recording = recording
+        .map(|recording| recording::end(recording, &outcome.ending.granted))
+        .as_ref()
+        .map(Recorded::of);
     let pictured = picture.map_or(Ok(()), |picture| picture.end(board, &outcome));
     if args.json {
         super::output::json(&report)?;
@@ -362,6 +370,18 @@ fn state_folder() -> Option<PathBuf> {
     named.split(':').next().filter(|first| !first.is_empty()).map(PathBuf::from)
 }
 
+/// Fails if there is no folder for the snapshot at `path`, because then no brain would be saved. A service
+/// keeps driving: its disk may be broken.
+fn demand_folder(path: &Path) -> Result<(), Failure> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match std::fs::metadata(folder) {
+        Ok(found) if found.is_dir() => Ok(()),
+        _ if is_service() => Ok(()),
+        Ok(_) => Err(Failure::usage("not a folder").at(folder.display()).fix(NEW_FOLDER)),
+        Err(error) => Err(Failure::file(folder, &error).fix(NEW_FOLDER)),
+    }
+}
+
 /// The brain in the file at `path`, or the previous one if that file is damaged; `None` if there is no file
 /// yet.
 fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, ExistingSnapshot), Failure> {
@@ -373,14 +393,18 @@ fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, ExistingSna
         }
         Ok(Some(UsableSnapshot { snapshot, in_place_of: Some(error) })) => {
             let before = previous_of(path);
-            log::warn!("{}: {error}; the robot resumes from {}", path.display(), before.display());
+            let why = match error {
+                SnapshotError::File(error) => error.to_string(), // names the file
+                error => format!("{}: {error}", path.display()),
+            };
+            log::warn!("{why}; the robot resumes from {}", before.display());
             note_differences(&snapshot, &before, board);
             Ok((Some(snapshot), ExistingSnapshot::Refused))
         }
-        Err(SnapshotError::File(FileError::Io { error, .. })) => Err(Failure::file(path, &error)),
-        Err(error @ SnapshotError::File(_)) => Err(Failure::data(error)
-            .at(path.display())
-            .fix("name another file, or remove this one, to start from rest")),
+        Err(SnapshotError::File(error @ FileError::Io { .. })) => Err(error_text::of_file(error)),
+        Err(SnapshotError::File(error)) => {
+            Err(error_text::of_file(error).fix("name another file, or remove this one, to start from rest"))
+        }
         Err(error) => Err(error_text::misfit(error, path)),
     }
 }

@@ -217,7 +217,7 @@ pub struct Robot {
     /// Cycles that the brain had computed when it was loaded; `None`: it started at rest.
     pub resumed_age: Option<u64>,
     /// Scripted faults that have no target on this robot.
-    pub idle_faults: Vec<&'static str>,
+    pub idle_faults: Vec<(&'static str, &'static str)>,
     /// Gives orders to the navigator, on a board that has one.
     pub goals: Option<GoalSender>,
     /// Slices through the field, for users who watch the robot in real time.
@@ -244,10 +244,8 @@ impl Robot {
         let mut brain = brain(board, options.readout, options.untried, resume, before, clock.clone())?;
         let (engine_name, engine_refusals) = (brain.engine.name(), std::mem::take(&mut brain.refusals));
         let device = has_device.then(|| Device { name: brain.engine.device_name() });
-        let idle_faults = match device {
-            Some(_) => Vec::new(),
-            None => options.faults.iter().filter(|f| f.kind.gpu().is_some()).map(|f| f.kind.name()).collect(),
-        };
+        let idle = |fault: &Fault| Some((fault.kind.name(), fault.idle(board, has_device)?));
+        let idle_faults = options.faults.iter().filter_map(idle).collect();
         let lived = resume.map(|snapshot| &snapshot.state().live).filter(|live| live.age > 0);
         let (resumed_age, last_cycle) = (lived.map(|live| live.age), lived.map(|live| live.cycle));
         let (motor_link, ends) = motor_line(&board.motors);

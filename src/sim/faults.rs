@@ -6,8 +6,10 @@
 //! that keeps driving and cannot be reset, a computer that dies), and a runtime that dies, which the guard
 //! process handles.
 
+use crate::base::plan::Board;
 use crate::base::time::{Instant, Span};
 use crate::system::gpu::GpuFault;
+use crate::system::sanitize::nearest;
 use std::fmt;
 use std::str::FromStr;
 
@@ -213,6 +215,14 @@ impl Fault {
         }
         Ok(fault)
     }
+    /// Why it can do nothing to the simulated robot of `board`; `None` if it can do something.
+    pub fn idle(&self, board: &Board, has_gpu: bool) -> Option<&'static str> {
+        if self.kind.gpu().is_some() && !has_gpu {
+            return Some("no GPU computes here");
+        }
+        let lacks_bus = self.kind == FaultKind::SecondI2cStuck && board.i2c.len() < 2;
+        lacks_bus.then_some("the board has no second I2C bus")
+    }
     /// Whether it applies to `target`.
     fn strikes(&self, target: u8) -> bool {
         self.target.is_none_or(|its| its == target)
@@ -248,10 +258,12 @@ fn number(text: &str) -> Result<u8, FaultError> {
 
 fn seconds(text: &str) -> Result<Span, FaultError> {
     let number = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
-    number
-        .filter(|number| (0.0..=LONGEST_S).contains(number))
-        .map(Span::from_secs_f64)
-        .ok_or_else(|| FaultError::Time { text: text.into() })
+    let number =
+        number.filter(|number| !number.is_nan()).ok_or_else(|| FaultError::Time { text: text.into() })?;
+    match (0.0..=LONGEST_S).contains(&number) {
+        true => Ok(Span::from_secs_f64(number)),
+        false => Err(FaultError::TimeRange { text: text.into() }),
+    }
 }
 
 /// Why a line of the script cannot be parsed.
@@ -261,8 +273,8 @@ pub enum FaultError {
     Unknown {
         /// As written.
         name: String,
-        /// The fault whose name is nearest.
-        nearest: &'static str,
+        /// The fault with a similar name, if there is one.
+        nearest: Option<String>,
     },
     /// The text after the colon is not a number from 0 to 255.
     Target {
@@ -274,12 +286,19 @@ pub enum FaultError {
         /// As written.
         text: String,
     },
+    /// A time is negative or longer than a day.
+    TimeRange {
+        /// As written.
+        text: String,
+    },
 }
 
 impl FaultError {
     fn unknown(name: &str) -> FaultError {
-        let nearest = TABLE.iter().min_by_key(|entry| strsim::damerau_levenshtein(entry.name, name));
-        FaultError::Unknown { name: name.into(), nearest: nearest.map_or("", |entry| entry.name) }
+        FaultError::Unknown {
+            name: name.into(),
+            nearest: nearest(name, TABLE.iter().map(|entry| entry.name)),
+        }
     }
 }
 
@@ -287,15 +306,19 @@ impl fmt::Display for FaultError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FaultError::Unknown { name, nearest } => {
-                write!(f, "unknown fault '{name}'; did you mean '{nearest}'?")
+                write!(f, "unknown fault '{name}'")?;
+                match nearest {
+                    Some(nearest) => write!(f, "; did you mean '{nearest}'?"),
+                    None => write!(f, "; 'ganglion run --help' lists all faults"),
+                }
             }
             FaultError::Target { text } => {
                 write!(f, "'{text}' is not an address, channel or place: write NAME:NUMBER, 0 to 255")
             }
-            FaultError::Time { text } => write!(
-                f,
-                "'{text}' is not a time: write NAME@START or NAME@START+LENGTH in seconds, 0 to {LONGEST_S}"
-            ),
+            FaultError::Time { text } => {
+                write!(f, "'{text}' is not a time: write NAME@START or NAME@START+LENGTH in seconds")
+            }
+            FaultError::TimeRange { text } => write!(f, "'{text}' is outside 0 to {LONGEST_S} seconds"),
         }
     }
 }
@@ -429,8 +452,14 @@ mod tests {
     fn an_unknown_fault_is_named_with_the_nearest_one() {
         let unknown = Fault::parse("sonar-froze@5").unwrap_err();
         assert_eq!(unknown.to_string(), "unknown fault 'sonar-froze'; did you mean 'sonar-frozen'?");
-        for text in ["estop@", "estop@-1", "estop@NaN", "estop@1+", "estop@1+x", "estop@1e9", "estop@inf"] {
+        let unknown = Fault::parse("foo").unwrap_err().to_string();
+        assert_eq!(unknown, "unknown fault 'foo'; 'ganglion run --help' lists all faults");
+        for text in ["estop@", "estop@NaN", "estop@1+", "estop@1+x"] {
             assert!(matches!(Fault::parse(text), Err(FaultError::Time { .. })), "{text}");
+        }
+        for text in ["estop@-1", "estop@99999", "estop@1+1e9", "estop@inf"] {
+            let error = Fault::parse(text).unwrap_err();
+            assert!(error.to_string().ends_with("is outside 0 to 86400 seconds"), "{text}: {error}");
         }
         for text in ["i2c-nack:", "i2c-nack:256@1", "i2c-nack:0xx", "i2c-nack:-1@2"] {
             assert!(matches!(Fault::parse(text), Err(FaultError::Target { .. })), "{text}");

@@ -179,7 +179,7 @@ impl Progress {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if trouble.is_none() {
             log::warn!(
-                "snapshot not written: {error}; the last good one remains; further failures are only counted"
+                "snapshot not written: {error}; an older snapshot, if there is one, stays; further failures are only counted"
             );
         }
         *trouble = Some(error.to_string());

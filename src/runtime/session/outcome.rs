@@ -25,7 +25,7 @@ pub struct RunHandles {
     pub(crate) records_dropped: Arc<AtomicU64>,
     pub(crate) engine_name: String,
     pub(crate) resumed_age: Option<u64>,
-    pub(crate) idle_faults: Vec<&'static str>,
+    pub(crate) idle_faults: Vec<(&'static str, &'static str)>,
 }
 
 impl RunHandles {
