@@ -1,6 +1,7 @@
 //! The Debian package without building one: its contents, what its scripts do to a running robot, its man
 //! pages.
 
+mod help; // --help of the scripts
 mod release; // scripts/release on a test tree, the workflow, the container
 mod scripts; // maintainer scripts on a simulated machine
 

@@ -32,11 +32,11 @@ fail() {
     exit "$code"
 }
 
-# help FILE: prints the comment at the top of the file.
+# help FILE: prints the comment at the top of the file, without what it says to shellcheck at its end.
 print_help() {
     local line
     while IFS= read -r line; do
-        case $line in '#!'*) ;; '#'*) line=${line#\#}; printf '%s\n' "${line# }" ;; *) break ;; esac
+        case $line in '#!'*) ;; '# shellcheck '*) break ;; '#'*) line=${line#\#}; printf '%s\n' "${line# }" ;; *) break ;; esac
     done < "$1"
 }
 
