@@ -157,13 +157,27 @@ const EXIT_CODES: &str = "\
 'ganglion VERB --help' has examples. RUST_LOG=info (or debug) logs more to standard error.
 
 Exit codes: 0 done; 64 the command line is wrong; 65 a file's content is wrong; 69 something needed
-is not available, or the motors did not confirm the stop; 70 a bug in ganglion; 75 a target of the
-board was missed, or arming was refused; 77 the system refused a permission; 78 the board file is
-wrong, or for another machine; 130 ended by a second Ctrl-C.";
+is not available, or the motors did not confirm the stop; 70 a bug in ganglion; 75 a target was
+missed, arming or an order was refused, or an update went back; 77 the system refused a permission;
+78 the board file is wrong, or for another machine; 130 ended by a second Ctrl-C.";
 
 /// The definition of the command line, from which packaging/pages.rs generates completions and man pages.
 pub fn command() -> clap::Command {
-    with_whole_paragraphs(Invocation::command())
+    with_negative_values(with_whole_paragraphs(Invocation::command()))
+}
+
+/// Accepts negative numbers and times as values of options, so that the error states the allowed range, not
+/// that '-5' is an unknown option.
+fn with_negative_values(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let is_time = arg.get_value_names().is_some_and(|names| names.iter().any(|name| *name == "TIME"));
+        match arg.get_action().takes_values() && !arg.is_positional() && !arg.is_allow_hyphen_values_set() {
+            true if is_time => arg.allow_hyphen_values(true), // '-5s' is no number
+            true => arg.allow_negative_numbers(true),
+            false => arg,
+        }
+    });
+    command.mut_subcommands(with_negative_values)
 }
 
 /// Joins the lines of each paragraph below the options of `command` and its subcommands, so that clap wraps
@@ -205,16 +219,17 @@ pub fn main() -> ExitCode {
 }
 
 fn invoke(arguments: impl IntoIterator<Item = OsString>) -> Result<Exit, Failure> {
-    let verb = match parsed(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let verb = match parsed(&arguments) {
         Ok(invocation) => invocation.verb,
-        Err(answer) => return not_a_verb(answer),
+        Err(answer) => return not_a_verb(answer, &arguments),
     };
     dispatch(verb)?;
     output::outcome()?;
     Ok(Exit::Done)
 }
 
-fn parsed(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, clap::Error> {
+fn parsed(arguments: &[OsString]) -> Result<Invocation, clap::Error> {
     let mut command = command();
     let mut matches = command.try_get_matches_from_mut(arguments)?;
     Invocation::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
@@ -222,7 +237,7 @@ fn parsed(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, c
 
 /// `--help` and `--version` succeed. Everything else that clap reports is a usage error, with exit code 64
 /// here instead of clap's 2.
-fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
+fn not_a_verb(answer: clap::Error, arguments: &[OsString]) -> Result<Exit, Failure> {
     if let Some(verb) = of_the_workshop(&answer).filter(|_| !cfg!(feature = "workshop")) {
         return Err(lacks(verb));
     }
@@ -235,7 +250,17 @@ fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
         let _ = answer.print();
         return Ok(if asked_for { Exit::Done } else { Exit::Usage });
     }
-    Err(Failure::from_clap(&answer))
+    Err(Failure::from_clap(&answer, &words_of_verb(arguments)))
+}
+
+/// The words of `arguments` that name a verb: `ganglion`, `ganglion run`, `ganglion log replay`.
+fn words_of_verb(arguments: &[OsString]) -> String {
+    let (mut words, mut command) = ("ganglion".to_string(), &command());
+    for word in arguments.iter().skip(1) {
+        let Some(next) = command.find_subcommand(word) else { break };
+        (words, command) = (format!("{words} {}", next.get_name()), next);
+    }
+    words
 }
 
 /// The workshop verb that clap did not recognise, if that is the error.

@@ -2,6 +2,7 @@
 
 mod brain; // the fields of many robots: start, status, end
 mod alignment; // binaries for kernels with large pages
+mod refusals; // command lines that are refused at once
 mod remedies; // every command in help, errors and documents exists
 mod setup; // setup on simulated machines: shown, done, undone
 mod simulate; // any board in the simulator, never mistaken for a real run

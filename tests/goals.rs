@@ -289,7 +289,10 @@ fn a_running_robot_behaves_as_it_is_told() {
     for (words, expected) in [
         (&["go", "keep-wall", "--wait", "9s"][..], "a behaviour has no places and no end"),
         (&["go", "1,1;keep-wall"], "a behaviour cannot be part of a route"),
-        (&["go", "keep-wal"], "'keep-wal' is not a place"),
+        (
+            &["go", "keep-wal"],
+            "'keep-wal' is neither a place on this robot's map nor a behaviour of its board; its behaviours: ",
+        ),
     ] {
         let refused = robot.ask(words);
         assert_eq!(refused.status.code(), Some(64), "{words:?}: {}", err(&refused));
@@ -331,7 +334,7 @@ fn a_robot_goes_back_to_what_it_has_met_by_name() {
     let robot = Robot::start_with("met", REMEMBERS_WALLS, "walls = [[2.6, 0.0, 2.6, 4.0]]\n");
     let unknown = robot.ask(&["go", "door"]);
     assert_eq!(unknown.status.code(), Some(64), "{}", err(&unknown));
-    assert!(err(&unknown).contains("'door' is not a place that the robot knows"), "{}", err(&unknown));
+    assert!(err(&unknown).contains("'door' is neither a place on this robot's map"), "{}", err(&unknown));
     let go = |place: &str| {
         let ended = robot.ask(&["go", place, "--wait", "120s"]);
         assert_eq!(ended.status.code(), Some(0), "{place}: {}{}", out(&ended), err(&ended));

@@ -20,6 +20,7 @@ use crate::runtime::brain::status::{BRAIN_SOCKET, StatusSocket};
 use crate::runtime::brain::workers::{Event, Workers};
 use crate::runtime::em_brain::profile::Profile;
 use crate::runtime::em_brain::service::{EmBrain, Outlets};
+use crate::runtime::tether::key::KeyError;
 use crate::runtime::tether::key::Keys;
 use crate::system::gpu::Watch;
 use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
@@ -239,11 +240,21 @@ fn keys(folder: &Path, optional: bool) -> Result<Keys, Failure> {
         return Ok(Keys::default());
     }
     let make = "make one with 'ganglion tether key NAME', and give the robot the same file";
-    let keys = Keys::read_dir(folder).map_err(|error| Failure::config(error).fix(make))?;
+    let keys = Keys::read_dir(folder).map_err(|error| keys_failure(error, make))?;
     if keys.is_empty() && !optional {
         return Err(Failure::config("no robot has a key here").at(folder.display()).fix(make));
     }
     Ok(keys)
+}
+
+/// Why the keys cannot be used; `make` says how to make one.
+fn keys_failure(error: KeyError, make: &str) -> Failure {
+    match error {
+        KeyError::Io(path, error) if error.kind() == ErrorKind::PermissionDenied => {
+            Failure::file(&path, &error).fix("let the brain's user read it (as a service: ganglion-brain)")
+        }
+        error => Failure::config(error).fix(make),
+    }
 }
 
 /// The engine kind for every robot; an error if a GPU was requested and there is none.
@@ -297,6 +308,7 @@ fn page(status: &BrainStatus) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::exit::Exit;
 
     #[test]
     fn em_brain_clients_are_on_loopback_unless_an_address_is_given() {
@@ -305,5 +317,14 @@ mod tests {
         for wrong in ["", "70000", "localhost:9999", "10.0.0.2"] {
             assert!(em_address(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn keys_that_may_not_be_read_are_not_missing() {
+        let failure = |kind: ErrorKind| keys_failure(KeyError::Io("keys".into(), kind.into()), "make one");
+        let (denied, absent) = (failure(ErrorKind::PermissionDenied), failure(ErrorKind::NotFound));
+        assert_eq!((denied.exit(), absent.exit()), (Exit::Permission, Exit::Config));
+        assert!(!denied.to_string().contains("make one"), "{denied}");
+        assert!(absent.to_string().contains("make one"), "{absent}");
     }
 }

@@ -109,14 +109,17 @@ impl Failure {
         self.exit
     }
 
-    /// clap's message without colours: the first paragraph says what failed, the rest is the fix.
-    pub(super) fn from_clap(error: &clap::Error) -> Failure {
+    /// clap's message without colours: the first paragraph says what failed, and its tips are the fix,
+    /// together with the help of `verb` instead of clap's line of usage.
+    pub(super) fn from_clap(error: &clap::Error, verb: &str) -> Failure {
         let text = error.render().to_string();
-        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        let what = lines.next().unwrap_or_default();
-        let rest: Vec<&str> = lines.collect();
-        let failure = Failure::usage(what.strip_prefix("error: ").unwrap_or(what));
-        if rest.is_empty() { failure } else { failure.fix(rest.join("; ")) }
+        let mut lines = text.lines().map(str::trim);
+        let what: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
+        let what = what.join("\n");
+        let mut fix: Vec<String> =
+            lines.filter_map(|line| line.strip_prefix("tip: ")).map(str::to_string).collect();
+        fix.push(format!("see '{verb} --help'"));
+        Failure::usage(what.strip_prefix("error: ").unwrap_or(&what)).fix(fix.join("; "))
     }
 
     /// Writes the message to standard error, once. If that fails, there is nowhere left to report the

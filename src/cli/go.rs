@@ -131,7 +131,7 @@ fn task(args: &Args) -> Result<Task, Failure> {
                 if behaviours.iter().any(|behaviour| behaviour == name) {
                     return begin(args, status.as_ref().map_or("", |status| &status.board), behaviours);
                 }
-                status.as_ref().map_or_else(|| Err(nowhere(name)), |status| met(status, name))?
+                status.as_ref().map_or_else(|| Err(nowhere(name, &[])), |status| met(status, name))?
             }
         });
     }
@@ -188,9 +188,15 @@ fn boards_patrol(args: &Args) -> Result<Task, Failure> {
     patrol(Route::try_from(places).map_err(Failure::unavailable)?)
 }
 
-fn nowhere(name: &str) -> Failure {
-    Failure::usage(format!("'{name}' is not a place that the robot knows"))
-        .fix("give X,Y, 'home', or a name that 'ganglion status' lists under 'map' with a place")
+fn nowhere(name: &str, behaviours: &[String]) -> Failure {
+    let listed = match behaviours {
+        [] => String::new(),
+        behaviours => format!("; its behaviours: {}", behaviours.join(", ")),
+    };
+    Failure::usage(format!(
+        "'{name}' is neither a place on this robot's map nor a behaviour of its board{listed}"
+    ))
+    .fix("give X,Y, 'home', a behaviour, or a name that 'ganglion status' lists under 'map' with a place")
 }
 
 /// How far short of a thing the robot stops, metres: it must not drive into a wall, and a body half a metre
@@ -201,15 +207,16 @@ const SHORT_OF_M: f64 = 0.4;
 /// map keeps its own dead reckoning, which may have begun in an earlier run; so the place is converted by
 /// comparing the robot's present position in both.
 fn met(status: &Status, name: &str) -> Result<Place, Failure> {
-    let map = status.map.as_ref().ok_or_else(|| nowhere(name))?;
-    let thing = map.things.iter().find(|thing| thing.name == name).ok_or_else(|| nowhere(name))?;
+    let nowhere = || nowhere(name, &status.behaviours);
+    let map = status.map.as_ref().ok_or_else(nowhere)?;
+    let thing = map.things.iter().find(|thing| thing.name == name).ok_or_else(nowhere)?;
     let was_at = thing.was_at.ok_or_else(|| {
         Failure::not_now(format!(
             "the robot has met '{name}' {} times, but has no reliable place for it",
             thing.met
         ))
     })?;
-    let goal = status.measured.goal.as_ref().ok_or_else(|| nowhere(name))?;
+    let goal = status.measured.goal.as_ref().ok_or_else(nowhere)?;
     let by_map = OdometryPose { at: map.at, heading: map.heading_deg.to_radians() };
     let here = OdometryPose { at: goal.at, heading: goal.heading_deg.to_radians() };
     let [ahead, left] = by_map.sees(was_at);

@@ -12,7 +12,7 @@ use super::log_rate_limit::LogRateLimit;
 use super::{arguments, output};
 use crate::base::plan::{RtPlan, TetherPlan};
 use crate::base::time::{Clock, MonotonicClock, Span};
-use crate::deploy::board::Loaded;
+use crate::deploy::board::{Loaded, is_host_and_port};
 use crate::field::remote::local::{LinkPhase, TETHER_SOCKET};
 use crate::runtime::tether::carrier::Carrier;
 use crate::runtime::tether::join::Join;
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", default_value = "picarx-v4-tethered")]
     board: PathBuf,
     /// Where the brain listens, instead of the board's [tether] address
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = host_and_port)]
     address: Option<String>,
     /// The robot's key file, instead of the board's [tether] key
     #[arg(long, value_name = "FILE")]
@@ -68,6 +68,13 @@ pub struct Args {
     /// With --status: print one JSON object
     #[arg(long, requires = "status")]
     json: bool,
+}
+
+fn host_and_port(text: &str) -> Result<String, String> {
+    match is_host_and_port(text) {
+        true => Ok(text.to_string()),
+        false => Err("expected HOST:PORT, a port from 1 to 65535".to_string()),
+    }
 }
 
 /// The subcommands.
@@ -158,6 +165,10 @@ fn no_tether(args: &Args, option: &str) -> Failure {
 
 fn key_failure(error: &KeyError) -> Failure {
     match error {
+        KeyError::Io(path, error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            Failure::file(path, error)
+                .fix("let the user who runs this read it, or run it as the file's owner")
+        }
         KeyError::Io(path, error) => Failure::file(path, error)
             .fix(format!("make one: ganglion tether key ROBOT -o {}", path.display())),
         KeyError::Mode(path, _) => Failure::permission(error).fix(format!("chmod 0400 {}", path.display())),
@@ -260,5 +271,15 @@ mod tests {
         assert_eq!("3".parse(), Ok(Core::This(3)));
         assert_eq!("any".parse(), Ok(Core::Any));
         assert!("-1".parse::<Core>().is_err() && "all".parse::<Core>().is_err());
+    }
+
+    #[test]
+    fn an_unreadable_key_is_not_a_missing_one() {
+        let failure =
+            |kind| key_failure(&KeyError::Io("a.key".into(), std::io::Error::from(kind))).to_string();
+        let (denied, absent) =
+            (failure(std::io::ErrorKind::PermissionDenied), failure(std::io::ErrorKind::NotFound));
+        assert!(denied.contains("read it") && !denied.contains("make one"), "{denied}");
+        assert!(absent.contains("make one"), "{absent}");
     }
 }

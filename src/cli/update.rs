@@ -286,12 +286,21 @@ impl From<Marker> for Told {
     }
 }
 
+/// The installed version, or that there is none. The service manager may not know the runtime.
+fn installed_line(version: &str, state: &str, runtime: &str) -> String {
+    let runtime = if runtime.is_empty() { String::new() } else { format!(", runtime {runtime}") };
+    match state {
+        "none" => format!("nothing{runtime}"),
+        state => format!("{version} ({state}){runtime}"),
+    }
+}
+
 fn status(layout: &Layout, json: bool) -> Result<(), Failure> {
     let report = report(layout).map_err(|error| words::failure(&error))?;
     if json {
         return output::json(&report);
     }
-    say!("installed  {} ({}), runtime {}", report.installed, report.state, report.runtime);
+    say!("installed  {}", installed_line(&report.installed, &report.state, &report.runtime));
     if let Some(told) = &report.unfinished {
         say!("unfinished {} to {}: {}", told.from, told.to, words::phase(told.phase));
     }
@@ -341,4 +350,15 @@ fn report(layout: &Layout) -> Result<Report, UpdateError> {
         kept: package::kept(layout),
         history: shown.map(words::entry).collect(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_the_package_has_nothing_installed() {
+        assert_eq!(installed_line("none", "none", ""), "nothing");
+        assert_eq!(installed_line("0.2.0", "installed", "active"), "0.2.0 (installed), runtime active");
+    }
 }

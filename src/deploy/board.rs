@@ -25,6 +25,7 @@ pub mod source;
 mod spelling;
 mod world_file;
 
+pub use check::is_host_and_port;
 pub use load::{BoardError, Loaded, built_in, from_text, from_text_in, load, names_a_file, read_text};
 pub use report::Setting;
 pub use schema::schema;

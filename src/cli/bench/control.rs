@@ -1,19 +1,20 @@
 //! `bench loop`: compares the control loop with a bare timer.
 
 use super::{cut_short, progress, say_latencies};
-use crate::base::plan::Board;
+use crate::base::plan::{Board, BusPlan};
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
 use crate::deploy::bench::{LoopFigures, bench_loop};
+use crate::deploy::board::Loaded;
 use crate::drive::trace::Latency;
 use crate::runtime::robot::{Options, Robot};
 use crate::system::rt::Granted;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Arguments of `bench loop`.
@@ -33,7 +34,7 @@ pub struct Args {
     /// Length of the measurement
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Board file or built-in board; it runs on the simulator
+    /// A simulated board ([bus] kind = "sim"): a file or a built-in one
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
     /// Print one JSON object as the last line of standard output
@@ -63,7 +64,7 @@ struct LoopReport {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let loaded = arguments::board(&args.board)?;
+    let loaded = simulated(&args.board)?;
     let board = at_rate(loaded.board, args.hz);
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let options = Options { seed: 1, ..Options::default() };
@@ -85,6 +86,19 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         output::json(&report)?;
     }
     Ok(())
+}
+
+/// The simulated board at `path`.
+pub(super) fn simulated(path: &Path) -> Result<Loaded, Failure> {
+    let loaded = arguments::board(path)?;
+    match loaded.board.bus {
+        BusPlan::Sim => Ok(loaded),
+        _ => Err(Failure::usage(format!(
+            "board '{}' is not simulated, and this measures a simulated one",
+            loaded.board.name
+        ))
+        .fix(format!("'ganglion bench all --board {} --simulate' measures its settings", path.display()))),
+    }
 }
 
 /// `board` with another control rate; the field keeps its own rate as closely as whole ticks allow.

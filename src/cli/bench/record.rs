@@ -1,9 +1,8 @@
 //! `bench record`: what a recorder costs the loop, compared with the same loop without one.
 
-use super::control::at_rate;
+use super::control::{at_rate, simulated};
 use super::{cut_short, judged, progress};
 use crate::base::time::{Clock, MonotonicClock, Span};
-use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
@@ -40,7 +39,7 @@ pub struct Args {
     /// Length of the measurement
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
-    /// Board file or built-in board; it runs on the simulator
+    /// A simulated board ([bus] kind = "sim"): a file or a built-in one
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
     /// Folder for the recording, which is deleted at the end [default: the folder for temporary files]
@@ -84,7 +83,7 @@ impl Drop for Temporary {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let mut loaded = arguments::board(&args.board)?;
+    let mut loaded = simulated(&args.board)?;
     loaded.board = at_rate(loaded.board, args.hz);
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let options = Options { seed: SEED, ..Options::default() };

@@ -9,6 +9,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
 use crate::cli::tether::random_key;
 use crate::deploy::bench::{TetherBench, TetherFigures};
+use rustix::thread::CpuSet;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -28,7 +29,9 @@ const SHARES: f64 = 3.0;
 
 The link is all that a robot on a tether uses: its engine, the local socket, the tether, UDP over loopback, and a brain
 with one robot of 64 x 8^3 cells. The brain's compute time is left out of the round trip and of the share of a core. For
-the echo, the same thread exchanges datagrams of the same length with a thread on the tether's core, at its priority.")]
+the echo, the same thread exchanges datagrams of the same length with a thread on the tether's core, at its priority.
+
+Exit codes: 0 the target is met; 75 it is missed, or no answer arrived.")]
 pub struct Args {
     /// Cycles per second
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=500))]
@@ -64,6 +67,7 @@ struct Report {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut board = arguments::board(&args.board)?.board;
+    args.core.map_or(Ok(()), demand_core)?;
     board.field.shape = Shape { grid: 8, ..board.field.shape };
     board.rt = RtPlan { cpu: args.core.or(board.rt.cpu), ..board.rt };
     let interrupt = Interrupt::watch()?;
@@ -83,7 +87,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         output::json(&report)?;
     }
-    Ok(())
+    verdict(report.passes)
+}
+
+/// Fails if this program may not run on `core`: the figures of any other core would look like its own.
+fn demand_core(core: usize) -> Result<(), Failure> {
+    let cores =
+        rustix::thread::sched_getaffinity(None).map_err(|error| Failure::unavailable(error.to_string()))?;
+    if core < CpuSet::MAX_CPU && cores.is_set(core) {
+        return Ok(());
+    }
+    Err(Failure::unavailable(format!("core {core} is not available to this program"))
+        .fix("name a core that this program may run on ('nproc' counts them)"))
 }
 
 impl Report {
@@ -108,6 +123,33 @@ impl Report {
         if let (Some(most), Some(passes)) = (self.most_p99_us, self.passes) {
             let verdict = if passes { "met" } else { "not met" };
             say!("target: p99 at most 2 x echo + 150 us = {most:.0} us, share at most 3 x echo: {verdict}");
+        }
+    }
+}
+
+/// The exit code: 75 unless both targets are met.
+fn verdict(passes: Option<bool>) -> Result<(), Failure> {
+    match passes {
+        Some(true) => Ok(()),
+        Some(false) => {
+            Err(Failure::missed("the target was missed").fix("measure again while nothing else runs"))
+        }
+        None => Err(Failure::missed("no answer arrived, so nothing was measured")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::exit::Exit;
+
+    #[test]
+    fn a_missed_target_is_75_and_an_unknown_core_69() {
+        let exit = |passes| verdict(passes).err().map(|failure| failure.exit());
+        assert_eq!([Some(true), Some(false), None].map(exit), [None, Some(Exit::Missed), Some(Exit::Missed)]);
+        for core in [1_023, usize::MAX] {
+            let refused = demand_core(core).unwrap_err(); // no test machine has so many
+            assert_eq!(refused.exit(), Exit::Unavailable, "{refused}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::key_failure;
 use crate::cli::exit::Failure;
-use crate::runtime::tether::key::{KEY_BYTES, KeyFault, KeyFile, is_name};
+use crate::runtime::tether::key::{KEY_BYTES, KEYS_MOST, KeyFault, KeyFile, is_name};
 use crate::system::codec;
 use std::fs::OpenOptions;
 use std::io::{Read, Write};
@@ -45,9 +45,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(unusable(KeyFault::Name));
     }
     if args.second {
-        let file = existing(&path, &args.robot)?.with(random()?).map_err(|fault| {
-            Failure::data(fault).at(path.display()).fix("first finish the current change with --finish")
-        })?;
+        let file = existing(&path, &args.robot)?;
+        if file.keys().len() >= KEYS_MOST {
+            return Err(Failure::data("it already has two keys")
+                .at(path.display())
+                .fix("first finish the current change with --finish"));
+        }
+        let file = file.with(random()?).map_err(|fault| Failure::data(fault).at(path.display()))?;
         rewrite(&path, &file)?;
         say!("{}: robot '{}' has two valid keys", path.display(), args.robot);
         say!("  next: copy this file to the robot and to the brain, in either order; both accept both keys");

@@ -19,6 +19,8 @@ mod tether;
 mod wires;
 mod world;
 
+pub use tether::is_host_and_port;
+
 use super::raw::Table;
 use super::reader::Section;
 use super::report::Shared;

@@ -37,7 +37,9 @@ pub struct Mismatch {
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; the board is for {}", self.machine, self.wanted.join(" or "))
+        // "raspberrypi," stands for every name that begins so; a comma at the end would look cut off.
+        let wanted: Vec<&str> = self.wanted.iter().map(|word| word.trim_end_matches(',')).collect();
+        write!(f, "{}; the board is for {}", self.machine, wanted.join(" or "))
     }
 }
 
@@ -113,7 +115,7 @@ mod tests {
         let desk = &[("sys/class/dmi/id/product_name", "Desk 3000\n")];
         assert_eq!(matched("desk-sim", desk, "sim").unwrap().to_string(), "Desk 3000");
         let mismatch = matched("desk-car", desk, "picarx-v4").unwrap_err();
-        assert_eq!(mismatch.to_string(), "Desk 3000; the board is for raspberrypi,");
+        assert_eq!(mismatch.to_string(), "Desk 3000; the board is for raspberrypi");
         let other = &[("sys/firmware/devicetree/base/compatible", "raspberrypi,5-model-b\0brcm,bcm2712\0")];
         assert!(matched("elsewhere", other, "picarx-v4").is_ok(), "the tree under its other name");
     }

@@ -50,20 +50,24 @@ pub fn tether(
     Some(Some(TetherPlan { address: address?, key: PathBuf::from(key), silence, latched, on_loss: on_loss? }))
 }
 
-/// `HOST:PORT`, where HOST is a name, an IPv4 address, or an IPv6 address in brackets.
 fn is_address(section: &Section<'_>, address: &str) -> bool {
-    let host_and_port = address.rsplit_once(':').filter(|(host, port)| {
+    let fits = is_host_and_port(address);
+    if !fits {
+        section
+            .misfit("address", format!("found {address:?}; expected: \"HOST:PORT\", a port from 1 to 65535"));
+    }
+    fits
+}
+
+/// Whether `address` is `HOST:PORT`, where HOST is a name, an IPv4 address, or an IPv6 address in brackets.
+pub fn is_host_and_port(address: &str) -> bool {
+    address.rsplit_once(':').is_some_and(|(host, port)| {
         let is_host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
             Some(inner) => inner.parse::<std::net::Ipv6Addr>().is_ok(),
             None => host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_".contains(c)),
         };
         !host.is_empty() && host.len() <= 253 && is_host && port.parse().is_ok_and(|port: u16| port > 0)
-    });
-    if host_and_port.is_none() {
-        section
-            .misfit("address", format!("found {address:?}; expected: \"HOST:PORT\", a port from 1 to 65535"));
-    }
-    host_and_port.is_some()
+    })
 }
 
 fn on_loss(section: &Section<'_>, field: Option<&FieldPlan>) -> Option<OnLoss> {
