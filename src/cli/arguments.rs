@@ -119,6 +119,11 @@ pub fn span(text: &str) -> Result<Span, String> {
     nanos.map(Span::from_nanos).ok_or_else(|| "must be longer than zero and shorter than a century".into())
 }
 
+/// A seed: any whole number that fits.
+pub fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("allowed: a whole number from 0 to {}", u64::MAX))
+}
+
 /// A quality level, by its number.
 pub fn quality(text: &str) -> Result<QualityLevel, String> {
     text.parse().ok().and_then(QualityLevel::new).ok_or_else(|| "allowed: 0 to 5".to_string())

@@ -115,7 +115,7 @@ impl Failure {
         let text = error.render().to_string();
         let mut lines = text.lines().map(str::trim);
         let what: Vec<&str> = lines.by_ref().take_while(|line| !line.is_empty()).collect();
-        let what = what.join("\n");
+        let what = what.join(" "); // a list that follows a colon, or the possible values
         let mut fix: Vec<String> =
             lines.filter_map(|line| line.strip_prefix("tip: ")).map(str::to_string).collect();
         fix.push(format!("see '{verb} --help'"));

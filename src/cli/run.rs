@@ -85,7 +85,7 @@ pub struct Args {
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::span)]
     pub length: Option<Span>,
     /// Seed of the simulated world and its noise
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = arguments::seed)]
     pub seed: u64,
     /// Real time, or virtual time as fast as the machine allows
     #[arg(long, value_enum, default_value_t = ClockKind::Real)]
