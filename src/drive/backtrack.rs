@@ -12,6 +12,7 @@
 //! Pure; all its memory is allocated at the start. A board without `[backing]` has none of this.
 
 mod beside;
+mod eyes;
 mod path;
 mod phase;
 mod stuck;
@@ -20,7 +21,7 @@ pub use path::LONGEST_M;
 
 use crate::base::command::{Executed, MAX_MOTORS};
 use crate::base::frame::{Frame, Health};
-use crate::base::plan::{BackingPlan, Board, Cause, Restraint, Rule, Trip};
+use crate::base::plan::{BackingPlan, Board, Cause};
 use crate::base::time::Instant;
 use crate::decision::mode::Mode;
 use crate::decision::motion::{MotionModel, Odometer, OdometryPose};
@@ -28,9 +29,9 @@ use crate::decision::reflex::{MAX_RULES, Verdict};
 use crate::field::FieldOutput;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use beside::{Beside, Body};
+use eyes::{Eye, SideRanger, Sonar};
 use path::Path;
 use phase::{Phase, Scene};
-use std::cmp::Ordering;
 use stuck::Stuck;
 
 /// Smaller reverse requests are read-out noise. The arbiter treats requests below half of this as a stop.
@@ -146,58 +147,6 @@ impl Backtrack {
     }
 }
 
-/// A sensor that tells on which side of the robot something is: a ground sensor that detects edges at a known
-/// place, or a ranger that looks to one side.
-#[derive(Clone, Copy, Debug)]
-struct Eye {
-    channel: usize,
-    trip: Trip,
-    /// On which side: positive on the left, negative on the right.
-    left: f32,
-}
-
-impl Eye {
-    /// The ground sensor of this edge rule, if the board states where it looks.
-    fn at_edge(board: &Board, rule: &Rule) -> Option<Eye> {
-        let [_, left] = board.sensors[rule.channel].looks_at.filter(|_| rule.cause == Cause::Cliff)?;
-        Some(Eye { channel: rule.channel, trip: rule.trip, left })
-    }
-
-    /// The ranger of this obstacle rule, if it looks to one side and the rule forbids driving forwards. Until
-    /// the rule clears, the obstacle is there.
-    fn to_side(board: &Board, rule: &Rule) -> Option<Eye> {
-        let forbids = rule.cause == Cause::Obstacle && rule.restraint == Restraint::NoForward;
-        let beam = board.sensors[rule.channel].beam.filter(|beam| forbids && beam.bearing_deg != 0.0)?;
-        matches!(rule.trip, Trip::Below(_)).then_some(Eye {
-            channel: rule.channel,
-            trip: Trip::Below(rule.clear),
-            left: beam.bearing_deg,
-        })
-    }
-
-    fn sees(&self, shown: &Frame) -> bool {
-        self.trip.trips(shown.samples[self.channel].value)
-    }
-}
-
-/// The range sensor that sees obstacles ahead.
-#[derive(Clone, Copy, Debug)]
-struct Sonar {
-    channel: usize,
-    /// The distance at which all its rules have cleared, metres.
-    clear: f32,
-    /// A reading of at least this, metres, may mean that nothing is within its range.
-    reach: f32,
-}
-
-impl Sonar {
-    fn of(board: &Board, rule: &Rule) -> Sonar {
-        let sensor = &board.sensors[rule.channel];
-        let reach = sensor.beam.map_or(WITHIN_RANGE * sensor.valid[1], |beam| beam.reach);
-        Sonar { channel: rule.channel, clear: rule.clear, reach }
-    }
-}
-
 #[derive(Clone, Debug)]
 struct Backing {
     plan: BackingPlan,
@@ -209,8 +158,8 @@ struct Backing {
     wheels: f32,
     /// The sensors that see edges.
     edge_eyes: heapless::Vec<Eye, MAX_RULES>,
-    /// The sensors that see obstacles beside the robot.
-    side_eyes: heapless::Vec<Eye, MAX_RULES>,
+    /// The rangers that see obstacles beside the robot.
+    side_rangers: heapless::Vec<SideRanger, MAX_RULES>,
     sonar: Option<Sonar>,
     beside: Beside,
     stuck: Stuck,
@@ -247,14 +196,8 @@ impl Backing {
         let right = if high >= low { 1.0 } else { -1.0 };
         let [length, width] = board.motion?.body.unwrap_or_default().map(f64::from);
         let body = Body { front: (motion.wheelbase + length) / 2.0, half: width / 2.0 };
-        let nearest = |rule: &&Rule| match rule.trip {
-            Trip::Below(limit) if rule.cause == Cause::Obstacle => Some(limit),
-            _ => None,
-        };
-        let sonar = board.reflexes.iter().filter(|rule| nearest(rule).is_some());
-        let sonar = sonar.max_by(|a, b| nearest(a).partial_cmp(&nearest(b)).unwrap_or(Ordering::Equal));
         Some(Backing {
-            sonar: sonar.map(|rule| Sonar::of(board, rule)),
+            sonar: Sonar::of(board),
             beside: Beside::new(plan.pass_m.into(), body),
             stuck: Stuck::default(),
             plan,
@@ -263,7 +206,7 @@ impl Backing {
             right,
             wheels: 0.0,
             edge_eyes: board.reflexes.iter().filter_map(|rule| Eye::at_edge(board, rule)).collect(),
-            side_eyes: board.reflexes.iter().filter_map(|rule| Eye::to_side(board, rule)).collect(),
+            side_rangers: board.reflexes.iter().filter_map(|rule| SideRanger::of(board, rule)).collect(),
             path: Path::new(plan.trail_m.into()),
             phase: Phase::Following,
             side: right,
@@ -382,7 +325,7 @@ impl Backing {
             forward,
             can_turn,
             near: obstacle && self.sees_near(shown),
-            beside: obstacle && !forward && self.side_eyes.iter().any(|eye| eye.sees(shown)),
+            beside: obstacle && !forward && self.side_rangers.iter().any(|ranger| ranger.eye.sees(shown)),
             edge,
             stuck: not_gone.is_some(),
             enough: self.backed >= asked && (can_turn || self.backed >= asked + ROOM_M) || !self.has_way(),
@@ -463,7 +406,7 @@ impl Backing {
         self.counters.without_way += u64::from(scene.wants_back && !scene.has_way);
     }
 
-    /// Evaluates the newest echo.
+    /// Evaluates the newest ranges.
     fn look_ahead(&mut self, shown: &Frame) {
         let sample = self.sonar.map(|sonar| (shown.samples[sonar.channel], sonar.reach));
         let echo = sample.filter(|(sample, _)| sample.health == Health::Good);
@@ -471,6 +414,12 @@ impl Backing {
         self.stuck.look(seen.map(|(sample, _)| sample.value.into()));
         if let Some((sample, _)) = echo {
             self.beside.look(sample.value.into(), self.odometer.pose());
+        }
+        for SideRanger { channel, beam, .. } in &self.side_rangers {
+            let sample = shown.samples[*channel];
+            if sample.health == Health::Good {
+                self.beside.see(beam, sample.value, self.odometer.pose());
+            }
         }
     }
 
@@ -529,7 +478,8 @@ impl Backing {
 
     /// Remembers the side away from the edge and from what is beside the robot, if all of it is on one side.
     fn look(&mut self, shown: &Frame) {
-        let sides = self.edge_eyes.iter().chain(&self.side_eyes).filter(|eye| eye.sees(shown));
+        let beside = self.side_rangers.iter().map(|ranger| &ranger.eye);
+        let sides = self.edge_eyes.iter().chain(beside).filter(|eye| eye.sees(shown));
         let (left, right) = sides
             .fold((false, false), |(left, right), eye| (left || eye.left > 0.0, right || eye.left < 0.0));
         if left != right {
@@ -555,7 +505,7 @@ impl Remembers for Backing {
             right: _,
             wheels,
             edge_eyes: _,
-            side_eyes: _,
+            side_rangers: _,
             sonar: _,
             beside,
             stuck,

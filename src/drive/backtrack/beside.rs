@@ -1,10 +1,12 @@
 //! Obstacles that the sonar no longer sees and the robot has not yet passed. An obstacle enters and leaves
-//! the sonar's cone at its rim; the echo then jumps, which shows where the obstacle is. A robot that steers
-//! sharply moves its front to where its sonar does not look, so it must not sweep over these places.
+//! the sonar's cone at its rim; the echo then jumps, which shows where the obstacle is. A ranger that looks to
+//! one side shows it directly. A robot that steers sharply moves its front to where its sonar does not look,
+//! and its flank to where no sensor looks, so it must not sweep over these places.
 //!
 //! The robot remembers a few places for a few metres, by dead reckoning from its own commands. This is not a
 //! map.
 
+use crate::base::plan::BeamPlan;
 use crate::decision::motion::OdometryPose;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 
@@ -26,6 +28,12 @@ const TURNED_RAD: f64 = 0.02;
 const KEPT_M: f64 = 1.5;
 /// Clearance between the body and a place, metres: a fifth of the width of the robot.
 const AIR_M: f64 = 0.025;
+/// A ranger that looks to one side shows the place of an obstacle that is nearer than this, metres: there, its
+/// cone (12.5 degrees to each side of the axis of a VL53L0X) is no wider than the robot's track.
+const BESIDE_M: f64 = 0.25;
+/// A ranger's place counts as known within this distance of a remembered one, metres: the robot covers it
+/// between four readings.
+const APART_M: f64 = 0.04;
 /// Maximum number of places that it remembers.
 const PLACES: usize = 24;
 /// Below this curvature, 1/m, a path counts as straight.
@@ -105,6 +113,20 @@ impl Beside {
             } else if range < last.range - LEAP_M && range < self.within {
                 self.keep_at_rim(Echo { range, from: pose }, turned); // it came into sight
             }
+        }
+    }
+
+    /// The newest reading of a ranger that looks to one side, taken at `pose`, metres.
+    pub fn see(&mut self, beam: &BeamPlan, range: f32, pose: OdometryPose) {
+        let range = f64::from(range);
+        if self.within <= 0.0 || range > BESIDE_M {
+            return;
+        }
+        let ([ahead, left], bearing) = (beam.at.map(f64::from), f64::from(beam.bearing_deg).to_radians());
+        let at = pose.place(ahead + range * libm::cos(bearing), left + range * libm::sin(bearing));
+        let is_known = |place: &SeenObstacle| (place.at[0] - at[0]).hypot(place.at[1] - at[1]) < APART_M;
+        if !self.places.iter().any(is_known) {
+            self.keep(at);
         }
     }
 
@@ -215,6 +237,24 @@ mod tests {
         assert_eq!(sides(&beside), [false, false]);
         beside.look(1.5, at(0.0, 0.25));
         assert_eq!(sides(&beside), [true, false], "the sonar has looked to the left");
+    }
+
+    #[test]
+    fn a_ranger_to_the_right_keeps_the_flank_clear() {
+        let mut beside = Beside::new(0.7, BODY);
+        let beam = BeamPlan { at: [0.16, -0.055], bearing_deg: -40.0, half_cone_deg: 12.5, reach: 1.2 };
+        // The obstacle is 0.25 m ahead of the axle and 0.13 m to the right, and then beside the car.
+        let sides = |beside: &Beside| [-LOCK, 0.0, LOCK].map(|side| beside.is_clear(at(0.1, 0.0), side, 0.3));
+        beside.see(&beam, 1.2, at(0.0, 0.0));
+        assert_eq!(sides(&beside), [true; 3], "nothing is near");
+        for _ in 0..PLACES {
+            beside.see(&beam, 0.12, at(0.0, 0.0));
+        }
+        assert_eq!(sides(&beside), [false, true, true]);
+        assert_eq!(beside.places.len(), 1, "readings of one obstacle do not push out other places");
+        let mut none = Beside::new(0.0, BODY);
+        none.see(&beam, 0.12, at(0.0, 0.0));
+        assert_eq!(sides(&none), [true; 3], "its board asks for no memory");
     }
 
     #[test]

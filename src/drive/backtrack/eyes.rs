@@ -1,0 +1,76 @@
+//! The sensors that decide how the robot backs off: ground sensors at edges, the range sensor that looks ahead,
+//! and rangers that look to one side.
+
+use super::WITHIN_RANGE;
+use crate::base::frame::Frame;
+use crate::base::plan::{BeamPlan, Board, Cause, Restraint, Rule, Trip};
+use std::cmp::Ordering;
+
+/// A sensor that tells on which side of the robot something is.
+#[derive(Clone, Copy, Debug)]
+pub struct Eye {
+    channel: usize,
+    trip: Trip,
+    /// On which side: positive on the left, negative on the right.
+    pub left: f32,
+}
+
+impl Eye {
+    /// The ground sensor of this edge rule, if the board states where it looks.
+    pub fn at_edge(board: &Board, rule: &Rule) -> Option<Eye> {
+        let [_, left] = board.sensors[rule.channel].looks_at.filter(|_| rule.cause == Cause::Cliff)?;
+        Some(Eye { channel: rule.channel, trip: rule.trip, left })
+    }
+
+    /// Whether it sees something in this frame.
+    pub fn sees(&self, shown: &Frame) -> bool {
+        self.trip.trips(shown.samples[self.channel].value)
+    }
+}
+
+/// A ranger that looks to one side.
+#[derive(Clone, Copy, Debug)]
+pub struct SideRanger {
+    /// Until its rule clears, an obstacle is there.
+    pub eye: Eye,
+    /// Its channel in the frame.
+    pub channel: usize,
+    /// How it is mounted.
+    pub beam: BeamPlan,
+}
+
+impl SideRanger {
+    /// The ranger of this obstacle rule, if it looks to one side and the rule forbids driving forwards.
+    pub fn of(board: &Board, rule: &Rule) -> Option<SideRanger> {
+        let forbids = rule.cause == Cause::Obstacle && rule.restraint == Restraint::NoForward;
+        let beam = board.sensors[rule.channel].beam.filter(|beam| forbids && beam.bearing_deg != 0.0)?;
+        let (channel, trip) = (rule.channel, Trip::Below(rule.clear));
+        let eye = Eye { channel, trip, left: beam.bearing_deg };
+        matches!(rule.trip, Trip::Below(_)).then_some(SideRanger { eye, channel, beam })
+    }
+}
+
+/// The range sensor that sees obstacles ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct Sonar {
+    pub channel: usize,
+    /// The distance at which all its rules have cleared, metres.
+    pub clear: f32,
+    /// A reading of at least this, metres, may mean that nothing is within its range.
+    pub reach: f32,
+}
+
+impl Sonar {
+    /// The sensor of the obstacle rule that trips farthest away, if the board has such a rule.
+    pub fn of(board: &Board) -> Option<Sonar> {
+        let limit = |rule: &&Rule| match rule.trip {
+            Trip::Below(limit) if rule.cause == Cause::Obstacle => Some(limit),
+            _ => None,
+        };
+        let rules = board.reflexes.iter().filter(|rule| limit(rule).is_some());
+        let rule = rules.max_by(|a, b| limit(a).partial_cmp(&limit(b)).unwrap_or(Ordering::Equal))?;
+        let sensor = &board.sensors[rule.channel];
+        let reach = sensor.beam.map_or(WITHIN_RANGE * sensor.valid[1], |beam| beam.reach);
+        Some(Sonar { channel: rule.channel, clear: rule.clear, reach })
+    }
+}
