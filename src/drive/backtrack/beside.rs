@@ -1,7 +1,7 @@
 //! Obstacles that the sonar no longer sees and the robot has not yet passed. An obstacle enters and leaves
-//! the sonar's cone at its rim; the echo then jumps, which shows where the obstacle is. A ranger that looks to
-//! one side shows it directly. A robot that steers sharply moves its front to where its sonar does not look,
-//! and its flank to where no sensor looks, so it must not sweep over these places.
+//! the sonar's cone at its rim; the echo then jumps, which shows where the obstacle is. A ranger that looks
+//! to one side shows it directly. A robot that steers sharply moves its front to where its sonar does not
+//! look, and its flank to where no sensor looks, so it must not sweep over these places.
 //!
 //! The robot remembers a few places for a few metres, by dead reckoning from its own commands. This is not a
 //! map.
@@ -28,8 +28,8 @@ const TURNED_RAD: f64 = 0.02;
 const KEPT_M: f64 = 1.5;
 /// Clearance between the body and a place, metres: a fifth of the width of the robot.
 const AIR_M: f64 = 0.025;
-/// A ranger that looks to one side shows the place of an obstacle that is nearer than this, metres: there, its
-/// cone (12.5 degrees to each side of the axis of a VL53L0X) is no wider than the robot's track.
+/// A ranger that looks to one side shows the place of an obstacle that is nearer than this, metres: there,
+/// its cone (12.5 degrees to each side of the axis of a VL53L0X) is no wider than the robot's track.
 const BESIDE_M: f64 = 0.25;
 /// A ranger's place counts as known within this distance of a remembered one, metres: the robot covers it
 /// between four readings.

@@ -1,5 +1,5 @@
-//! The sensors that decide how the robot backs off: ground sensors at edges, the range sensor that looks ahead,
-//! and rangers that look to one side.
+//! The sensors that decide how the robot backs off: ground sensors at edges, the range sensor that looks
+//! ahead, and rangers that look to one side.
 
 use super::WITHIN_RANGE;
 use crate::base::frame::Frame;
