@@ -196,27 +196,12 @@ fn panic_of_any_worker_ends_the_run_with_stopped_motors() {
 /// retried.
 #[test]
 fn panic_in_the_last_call_does_not_prevent_the_motor_stop() {
-    struct Mined(Plant, Arc<Mine>);
-    struct MinedI2c(Box<dyn I2c>, Arc<Mine>);
-    impl Hardware for Mined {
-        fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
-            Ok(Box::new(MinedI2c(Hardware::i2c(&self.0, bus)?, self.1.clone())))
-        }
-        fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
-            Hardware::gpio(&self.0, owner, lines)
-        }
-    }
-    impl I2c for MinedI2c {
-        fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
-            self.1.tread("a transfer");
-            self.0.transfer(address, ops)
-        }
-    }
     // The step and two attempts at the last call panic; then the step and all three attempts.
     for (panics, rest) in [(3, Rest::Heard), (4, Rest::Unheard)] {
         let mine = Mine::of(panics);
-        let around = |plant| -> Arc<dyn Hardware> { Arc::new(Mined(plant, mine.clone())) };
-        let (ending, plant) = rig(Arc::new(MonotonicClock), around).run(|| mine.light());
+        let on_transfer = mine.clone();
+        let rig = rig_behind(move || on_transfer.tread("a transfer"));
+        let (ending, plant) = rig.run(|| mine.light());
         assert_eq!((ending.panicked, ending.rest), (vec!["i2c"], rest));
         assert_eq!(plant.motors_still(), rest == Rest::Heard, "{panics} panics");
     }
@@ -274,36 +259,46 @@ impl Gate {
     }
 }
 
-/// Transfers go through the gate.
-struct Hangs(Plant, Arc<Gate>);
+/// The simulated robot; calls the function before each transfer.
+struct Intercepted(Plant, Arc<dyn Fn() + Send + Sync>);
 
-struct HangingI2c(Box<dyn I2c>, Arc<Gate>);
+struct InterceptedI2c(Box<dyn I2c>, Arc<dyn Fn() + Send + Sync>);
 
-impl Hardware for Hangs {
+impl Hardware for Intercepted {
     fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
-        Ok(Box::new(HangingI2c(Hardware::i2c(&self.0, bus)?, self.1.clone())))
+        Ok(Box::new(InterceptedI2c(Hardware::i2c(&self.0, bus)?, self.1.clone())))
     }
     fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
         Hardware::gpio(&self.0, owner, lines)
     }
 }
 
-impl I2c for HangingI2c {
+impl I2c for InterceptedI2c {
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
-        self.1.pass();
+        self.1();
         self.0.transfer(address, ops)
     }
 }
 
-fn rig_behind(gate: &Arc<Gate>) -> Rig {
-    rig(Arc::new(MonotonicClock), |plant| -> Arc<dyn Hardware> { Arc::new(Hangs(plant, gate.clone())) })
+/// A robot in real time that calls `before` before each transfer.
+fn rig_behind(before: impl Fn() + Send + Sync + 'static) -> Rig {
+    let before: Arc<dyn Fn() + Send + Sync> = Arc::new(before);
+    rig(Arc::new(MonotonicClock), |plant| -> Arc<dyn Hardware> {
+        Arc::new(Intercepted(plant, before.clone()))
+    })
+}
+
+/// A robot in real time whose transfers go through `gate`.
+fn rig_at(gate: &Arc<Gate>) -> Rig {
+    let gate = gate.clone();
+    rig_behind(move || gate.pass())
 }
 
 /// A transfer that never returns; the transfers before it succeed.
 #[test]
 fn bus_hanging_forever_leaves_the_motor_stop_unconfirmed() {
     let gate = Arc::new(Gate::default());
-    let Rig { mut robot, plant, clock } = rig_behind(&gate);
+    let Rig { mut robot, plant, clock } = rig_at(&gate);
     let first = clock.now() + Span::from_millis(20);
     robot.tick.start_at(first);
     let asked = Arc::new(AtomicBool::new(false));
@@ -336,7 +331,7 @@ fn bus_counter_stops_while_the_motors_bus_hangs() {
         fn publish(&mut self, _clock: &dyn Clock) {}
     }
     let gate = Arc::new(Gate::default());
-    let Rig { mut robot, plant, clock } = rig_behind(&gate);
+    let Rig { mut robot, plant, clock } = rig_at(&gate);
     let bus = robot.workers.iter().position(|started| started.worker.name() == "i2c").expect("a bus");
     robot
         .workers

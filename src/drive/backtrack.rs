@@ -415,8 +415,8 @@ impl Backing {
         if let Some((sample, _)) = echo {
             self.beside.look(sample.value.into(), self.odometer.pose());
         }
-        for SideRanger { channel, beam, .. } in &self.side_rangers {
-            let sample = shown.samples[*channel];
+        for SideRanger { eye, beam } in &self.side_rangers {
+            let sample = shown.samples[eye.channel];
             if sample.health == Health::Good {
                 self.beside.see(beam, sample.value, self.odometer.pose());
             }

@@ -216,7 +216,7 @@ pub struct Robot {
     pub snapshots: Option<SnapshotWriter>,
     /// Cycles that the brain had computed when it was loaded; `None`: it started at rest.
     pub resumed_age: Option<u64>,
-    /// Scripted faults that have no target on this robot.
+    /// Scripted faults that have no target on this robot: the name of each, and why.
     pub idle_faults: Vec<(&'static str, &'static str)>,
     /// Gives orders to the navigator, on a board that has one.
     pub goals: Option<GoalSender>,

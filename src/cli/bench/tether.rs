@@ -1,6 +1,6 @@
 //! `bench tether`: the round trip to a brain, compared with a bare UDP echo.
 
-use super::{cut_short, on_a_thread, say_latencies};
+use super::{cut_short, field, on_a_thread, say_latencies};
 use crate::base::plan::{RtPlan, Shape};
 use crate::base::time::Span;
 use crate::cli::arguments;
@@ -8,8 +8,8 @@ use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
 use crate::cli::tether::random_key;
-use crate::deploy::bench::{TetherBench, TetherFigures};
-use rustix::thread::CpuSet;
+use crate::deploy::bench::{BenchFault, TetherBench, TetherFigures};
+use crate::system::rt::stay_on;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -92,13 +92,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 /// Fails if this program may not run on `core`: the figures of any other core would look like its own.
 fn demand_core(core: usize) -> Result<(), Failure> {
-    let cores =
-        rustix::thread::sched_getaffinity(None).map_err(|error| Failure::unavailable(error.to_string()))?;
-    if core < CpuSet::MAX_CPU && cores.is_set(core) {
-        return Ok(());
-    }
-    Err(Failure::unavailable(format!("core {core} is not available to this program"))
-        .fix("name a core that this program may run on ('nproc' counts them)"))
+    on_a_thread(|| stay_on(core))?.map_err(|_| field::refused(BenchFault::Core { cpu: core }))
 }
 
 impl Report {

@@ -9,7 +9,8 @@ use std::cmp::Ordering;
 /// A sensor that tells on which side of the robot something is.
 #[derive(Clone, Copy, Debug)]
 pub struct Eye {
-    channel: usize,
+    /// Its channel in the frame.
+    pub channel: usize,
     trip: Trip,
     /// On which side: positive on the left, negative on the right.
     pub left: f32,
@@ -33,8 +34,6 @@ impl Eye {
 pub struct SideRanger {
     /// Until its rule clears, an obstacle is there.
     pub eye: Eye,
-    /// Its channel in the frame.
-    pub channel: usize,
     /// How it is mounted.
     pub beam: BeamPlan,
 }
@@ -43,10 +42,10 @@ impl SideRanger {
     /// The ranger of this obstacle rule, if it looks to one side and the rule forbids driving forwards.
     pub fn of(board: &Board, rule: &Rule) -> Option<SideRanger> {
         let forbids = rule.cause == Cause::Obstacle && rule.restraint == Restraint::NoForward;
-        let beam = board.sensors[rule.channel].beam.filter(|beam| forbids && beam.bearing_deg != 0.0)?;
-        let (channel, trip) = (rule.channel, Trip::Below(rule.clear));
-        let eye = Eye { channel, trip, left: beam.bearing_deg };
-        matches!(rule.trip, Trip::Below(_)).then_some(SideRanger { eye, channel, beam })
+        let trips_near = forbids && matches!(rule.trip, Trip::Below(_));
+        let beam = board.sensors[rule.channel].beam.filter(|beam| trips_near && beam.bearing_deg != 0.0)?;
+        let eye = Eye { channel: rule.channel, trip: Trip::Below(rule.clear), left: beam.bearing_deg };
+        Some(SideRanger { eye, beam })
     }
 }
 

@@ -221,6 +221,21 @@ fn an_obstacle_beside_it_makes_it_back_off_and_turn_away() {
 }
 
 #[test]
+fn it_does_not_steer_into_what_a_side_ranger_saw() {
+    let board =
+        crate::deploy::board::built_in("sim-corners").expect("it is built in").expect("and sound").board;
+    let right = [0.3, 0.3, 1.0];
+    let mut rig = Rig::of(&board, 0.15);
+    rig.armed();
+    assert!(near(rig.ask(right, ARMED, FREE).0, right));
+    rig.show("corner-right", 0.12); // its rule does not trip
+    rig.ask([0.3, 0.3, 0.0], ARMED, FREE);
+    rig.show("corner-right", 1.2); // out of its cone, beside the car
+    let (steered, _) = rig.ask(right, ARMED, FREE);
+    assert!(near([steered[0], steered[1], 0.0], [0.3, 0.3, 0.0]) && steered[2] < 1.0, "{steered:?}");
+}
+
+#[test]
 fn turn_blocked_by_an_obstacle_backs_further_and_turns_opposite() {
     // At an edge it keeps turning to the same side, away from the edge, until three turns have failed.
     for (cause, sides) in [(Cause::Obstacle, [1.0, -1.0, 1.0, -1.0]), (Cause::Cliff, [1.0, 1.0, 1.0, -1.0])] {

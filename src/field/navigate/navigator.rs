@@ -399,7 +399,7 @@ mod tests {
     use super::*;
     use crate::base::time::Span;
 
-    /// Which cells are closed is computed only with a goal, from what the robot has seen without one.
+    /// Which cells are closed is computed only when it is needed, from what the robot has seen before.
     #[test]
     fn what_is_seen_without_a_goal_counts_once_there_is_one() {
         let mut navigator = Navigator::new(CAR, Options::default()).expect("a body in range");
