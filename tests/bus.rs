@@ -24,7 +24,7 @@ const fn ms(ms: u64) -> Span {
 
 /// The desk robot with its tilt sensor on a second bus.
 fn two_buses() -> Board {
-    let mut board = board::built_in("sim").expect("built in").expect("sound").board;
+    let mut board = board::built_in("sim-sonar").expect("built in").expect("sound").board;
     board.i2c.push(I2cPlan { name: "second".into(), ..board.i2c[0].clone() });
     for sensor in &mut board.sensors {
         if matches!(sensor.kind, SensorKind::Chip(ChipSensor::FloatRegister { .. })) {

@@ -119,12 +119,12 @@ const P: u64 = 10;
 
 /// A PiCar-X that waits to be armed.
 const PICAR: &str =
-    "inherits = \"sim\"\n[safety]\nauto_arm = false\n[field]\ngrid = 8\npatterns = 1\nbank = 1\n";
+    "inherits = \"sim-sonar\"\n[safety]\nauto_arm = false\n[field]\ngrid = 8\npatterns = 1\nbank = 1\n";
 /// A guard that the PiCar-X requires.
 const GUARD: &str = "[guard]\nholds = \"reset\"\npatience_ms = 50.0\n";
 
 /// The same car with its field computed on a brain computer.
-const TETHERED: &str = "inherits = \"sim\"\n[safety]\nauto_arm = false\n\
+const TETHERED: &str = "inherits = \"sim-sonar\"\n[safety]\nauto_arm = false\n\
     [field]\nengine = \"remote\"\ngrid = 8\npatterns = 1\nbank = 1\n\
     [tether]\naddress = \"10.0.0.2:4747\"\nsilence_ms = 100.0\n";
 

@@ -39,6 +39,13 @@ fn sim_board() -> Board {
     board
 }
 
+/// The same without corner rangers and without memory of obstacles.
+fn sonar_board() -> Board {
+    let mut board = board::built_in("sim-sonar").expect("it is built in").expect("and sound").board;
+    board.field.shape.grid = or_in_full(8, board.field.shape.grid);
+    board
+}
+
 struct Run {
     ending: Ending,
     plant: Plant,

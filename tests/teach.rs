@@ -15,11 +15,11 @@ use ganglion::runtime::runner;
 use ganglion::sim::rehearsal;
 use ganglion::workshop::teach::driver::Driver;
 use ganglion::workshop::teach::fit::Regressors;
-use ganglion::workshop::teach::lesson::lean;
+use ganglion::workshop::teach::lesson::{lean, run};
 use ganglion::workshop::teach::trial::{Rooms, TrialDrive, figures, trial};
 use ganglion::workshop::teach::{Progress, Syllabus, Taught, teach, teach_grid};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn sim_board() -> Board {
     board::built_in("sim").expect("the sim board is built in").expect("and sound").board
@@ -71,12 +71,28 @@ fn teaching_gives_the_same_bytes_on_one_thread_and_two() {
     // Each of the two fields was tried in two rooms of its own, which follow each other.
     let table = |first| {
         let rooms = Rooms { first, ..short(1).verdict };
-        figures(&trial(&lean(&small()), rooms, 1, &Driver::Table, QualityLevel::BEST).unwrap())
+        let calm = AtomicBool::new(false);
+        let drives = trial(&lean(&small()), rooms, 1, &Driver::Table, QualityLevel::BEST, &calm);
+        figures(&drives.unwrap().expect("not interrupted"))
     };
     let (first, second) = (table(1 << 42), table((1 << 42) + 2));
     assert_eq!(one.standard, first.and(&second));
     assert_ne!(one.standard, first.and(&first), "the rooms can be told apart");
     assert!(teach(&small(), short(2), &AtomicBool::new(true), |_| ()).unwrap().is_none());
+}
+
+/// A verdict drives for hours of virtual time: Ctrl-C must not wait for the rooms under way.
+#[test]
+fn an_interrupt_ends_a_drive_at_once() {
+    let (board, interrupted) = (lean(&small()), Arc::new(AtomicBool::new(false)));
+    let (plan, flag) = (board.field.clone(), interrupted.clone());
+    let cycle: Cycle<dyn Inspect> = Box::new(move |engine, input| {
+        flag.fetch_or(input.cycle >= 10, Ordering::Relaxed);
+        Driver::Table.cycle(&plan, input, engine)
+    });
+    let drive = run(&board, 1, 3_600, QualityLevel::BEST, &Driver::Table, cycle, &interrupted);
+    let slots = drive.expect("it drives").recorder.summary().slots_run;
+    assert!(slots > 10 && slots < 200, "{slots} slots");
 }
 
 /// The first round drives without a correction, but its lessons must note what the field computes.

@@ -41,8 +41,8 @@ pub use rule::{Rule, Trip};
 pub use safety::{GuardHold, GuardPlan, SafetyPlan};
 pub use sensor::{
     Attachment, Axis, BeamPlan, ChipSensor, ComputedSensor, Curve, FileSensor, GpuQuantity, HAT_FULL,
-    ImuQuantity, LineRole, LineSensor, PowerChip, PowerQuantity, Rails, Scale, SensorKind, SensorPlan, chips,
-    kind, same_chip,
+    ImuQuantity, LineRole, LineSensor, PowerChip, PowerQuantity, Rails, Scale, SensorKind, SensorPlan,
+    VL53L0X_FARTHEST_M, chips, kind, same_chip,
 };
 pub use sim::{MoverPlan, RangerFaults, SimPlan, SonarModule, WorldPlan};
 pub use targets::{GpuTargets, Targets};

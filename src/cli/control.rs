@@ -187,8 +187,7 @@ fn conclude(whom: &Whom, reply: &Reply, refused: &str) -> Result<(), Failure> {
 }
 
 fn page(status: &Status) {
-    let simulated = if status.simulated { " (simulated)" } else { "" };
-    relay!("{} on board '{}'{simulated}, field: {}", status.line(), status.board, status.engine);
+    relay!("{} on board '{}', field: {}", status.line(), status.board, status.engine);
     let refusal = if status.refusal.is_empty() { "nothing".into() } else { status.refusal.join("; ") };
     relay!(
         "  arming     {} times, {} refused; prevented now by: {refusal}",

@@ -3,7 +3,7 @@
 
 use super::exit::Failure;
 use crate::base::fault::BusFault;
-use crate::base::plan::addresses::{Expected, also_answers, expected, holder};
+use crate::base::plan::addresses::{Expected, also_answers, expected, holder, is_assigned, wakes_here};
 use crate::base::plan::{Board, BusPlan, I2cNode};
 use crate::base::time::MonotonicClock;
 use crate::deploy::board::{self};
@@ -216,10 +216,19 @@ fn describe(
 ) -> Option<String> {
     let known = expected.iter().find(|device| device.address == address).map(|device| device.what.as_str());
     let of_chip = also_answers(board, bus, address);
+    let waking: Vec<&str> = wakes_here(board, bus, address).map(|sensor| sensor.name.as_str()).collect();
     Some(match (presence, known) {
         (Presence::Silent, None) => return None,
+        (Presence::Silent, Some(what)) if is_assigned(board, bus, address) => {
+            format!(
+                "{what}: gets this address in its set-up; 'ganglion doctor --test' sets it up and reads it"
+            )
+        }
         (Presence::Silent, Some(what)) => format!("{what}: expected, but silent"),
         (Presence::Answers, Some(what)) => what.to_string(),
+        (Presence::Answers, None) if !waking.is_empty() => {
+            format!("before their set-up: {}", waking.join(", "))
+        }
         (Presence::Answers, None) if of_chip => "a second address of one of the board's chips".to_string(),
         (Presence::Answers, None) => "not known to the board".to_string(),
         (Presence::Reserved(holder), _) => format!("reserved for {holder}, skipped"),
@@ -279,9 +288,17 @@ mod tests {
         assert_eq!(lines[0], "bus motors (simulated)");
         assert_eq!(lines[3], "10: -- -- -- -- 14 -- -- -- -- -- -- -- -- -- -- --");
         assert_eq!(lines[2], "00:                         -- -- -- -- -- -- -- --");
-        assert_eq!(lines[10..], ["0x14  Robot HAT", "0x60  lean"]);
+        let assigned = "gets this address in its set-up; 'ganglion doctor --test' sets it up and reads it";
+        let wanted = [
+            "0x14  Robot HAT",
+            "0x29  before their set-up: corner-left, corner-right",
+            &format!("0x30  corner-left: {assigned}"),
+            &format!("0x31  corner-right: {assigned}"),
+            "0x60  lean",
+        ];
+        assert_eq!(lines[10..], wanted);
         let object = object(&board, bus, &found);
-        assert_eq!(object["devices"].as_array().map(Vec::len), Some(2));
+        assert_eq!(object["devices"].as_array().map(Vec::len), Some(5));
         assert_eq!(object["devices"][0]["state"], "answers");
     }
 

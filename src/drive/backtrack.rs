@@ -92,7 +92,7 @@ const NO_WAY_M: f64 = 0.01;
 /// Counts, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BackingCounters {
-    /// How often the robot began to back off.
+    /// How often the robot went backwards after it had gone forwards.
     pub times: u64,
     /// How far the robot went backwards, computed from its commands, metres.
     pub metres: f64,
@@ -241,6 +241,7 @@ impl Backing {
             self.backed = if way > 0.0 { 0.0 } else { self.backed };
         } else {
             self.path.backwards(-way);
+            self.counters.times += u64::from(self.backed == 0.0);
             self.backed -= way;
             self.counters.metres -= way;
         }
@@ -398,9 +399,7 @@ impl Backing {
     }
 
     fn count(&mut self, before: Phase, scene: &Scene) {
-        let is_backing = |phase| matches!(phase, Phase::Backing { .. });
         let is_turning = |phase| matches!(phase, Phase::Turning { .. });
-        self.counters.times += u64::from(is_backing(self.phase) && !is_backing(before));
         self.counters.turns += u64::from(is_turning(self.phase) && !is_turning(before));
         self.counters.stuck += u64::from(scene.stuck);
         self.counters.without_way += u64::from(scene.wants_back && !scene.has_way);

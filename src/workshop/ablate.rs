@@ -157,7 +157,7 @@ pub fn ablate(
             let taught = driver(its_board, study, whole.as_ref(), interrupted, &mut at, &mut watch)?;
             let Some(driver) = taught else { return Ok(None) };
             watch(Progress { round: None, ..at });
-            finding.runs.push(runs(its_board, study, &driver, time)?);
+            finding.runs.push(runs(its_board, study, &driver, time, interrupted)?);
             whole.get_or_insert(driver);
             if interrupted.load(Ordering::Relaxed) {
                 return Ok(None);
@@ -197,13 +197,19 @@ fn driver(
 }
 
 /// Runs an arm's `board` through all rooms.
-fn runs(board: &Board, study: &Study, driver: &Driver, spent: &Arc<Spent>) -> Result<Vec<Run>, BuildError> {
-    let Study { rooms, quality, trouble, syllabus, .. } = study;
+fn runs(
+    board: &Board,
+    study: &Study,
+    driver: &Driver,
+    spent: &Arc<Spent>,
+    interrupted: &AtomicBool,
+) -> Result<Vec<Run>, BuildError> {
+    let Study { rooms, syllabus, .. } = study;
     let mut board = board.clone();
     board.field.threads = 1; // the rooms already share the cores
     let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
     let drives = parallel::map(syllabus.threads, &seeds, |room| {
-        judge(&board, driver, *room, rooms.seconds, *quality, *trouble, spent)
+        judge(&board, driver, *room, study, spent, interrupted)
     });
     drives.into_iter().collect()
 }

@@ -132,7 +132,9 @@ pub fn teach(
     let mut own = None;
     for nth in 0..syllabus.fields.max(1) {
         lean.field.seed = board.field.seed.wrapping_add(nth as u64);
-        let class = Class::new(&lean, syllabus, Regressors::content(), interrupted)?;
+        let Some(class) = Class::new(&lean, syllabus, Regressors::content(), interrupted)? else {
+            return Ok(None);
+        };
         let mut weights = Vec::new();
         for quality in GRIDS {
             let Some(of_grid) = class.grid(quality, &mut watch)? else { return Ok(None) };
@@ -142,13 +144,14 @@ pub fn teach(
         // The trials after the rounds selected the weights, so the verdict uses other rooms.
         let rooms = syllabus.verdict.of_field(nth);
         for (sum, quality) in trials.iter_mut().zip(GRIDS) {
-            *sum = sum.and(&class.verdict(rooms, &corrected, Some(quality), &mut watch)?);
+            let Some(its) = class.verdict(rooms, &corrected, Some(quality), &mut watch)? else {
+                return Ok(None);
+            };
+            *sum = sum.and(&its);
         }
-        standard = standard.and(&class.verdict(rooms, &Driver::Table, None, &mut watch)?);
+        let Some(its) = class.verdict(rooms, &Driver::Table, None, &mut watch)? else { return Ok(None) };
+        standard = standard.and(&its);
         own.get_or_insert(weights);
-        if interrupted.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
     }
     let table = correction_digest(board).unwrap_or_default();
     let origin = Origin::Taught { table, trials, standard };
@@ -168,7 +171,7 @@ pub fn teach_grid(
     mut watch: impl FnMut(Progress<'_>),
 ) -> Result<Option<Driver>, BuildError> {
     let board = &lesson::lean(board);
-    let class = Class::new(board, syllabus, regressors, interrupted)?;
+    let Some(class) = Class::new(board, syllabus, regressors, interrupted)? else { return Ok(None) };
     class.grid(quality, &mut watch)?.map(|weights| class.driver(weights)).transpose()
 }
 
@@ -183,14 +186,17 @@ struct Class<'a> {
 }
 
 impl<'a> Class<'a> {
+    /// `None`: interrupted.
     fn new(
         board: &'a Board,
         syllabus: Syllabus,
         regressors: Regressors,
         interrupted: &'a AtomicBool,
-    ) -> Result<Class<'a>, BuildError> {
-        let alone = trial(board, syllabus.rooms, syllabus.threads, &Driver::Table, QualityLevel::BEST)?;
-        Ok(Class { board, syllabus, regressors, standard: figures(&alone), interrupted })
+    ) -> Result<Option<Class<'a>>, BuildError> {
+        let Syllabus { rooms, threads, .. } = syllabus;
+        let alone = trial(board, rooms, threads, &Driver::Table, QualityLevel::BEST, interrupted)?;
+        let standard = alone.map(|alone| figures(&alone));
+        Ok(standard.map(|standard| Class { board, syllabus, regressors, standard, interrupted }))
     }
 
     /// The driver with `weights`.
@@ -216,7 +222,8 @@ impl<'a> Class<'a> {
             }
             let weights = sums.fit(ridge);
             driver = self.driver(weights.clone())?;
-            let trial = figures(&self.trial(rooms, &driver, quality)?);
+            let Some(drives) = self.trial(rooms, &driver, quality)? else { return Ok(None) };
+            let trial = figures(&drives);
             let field_seed = self.board.field.seed;
             watch(Progress::Round { field_seed, quality, round: round + 1, of: rounds, trial });
             if best.as_ref().is_none_or(|(before, _)| is_better(&trial, before)) {
@@ -244,7 +251,8 @@ impl<'a> Class<'a> {
         };
         let lessons: Vec<Lesson> = (0..lessons).map(lesson).collect();
         let driven = parallel::map(threads, &lessons, |lesson| {
-            drive(self.board, lesson, driver, &self.regressors).map(|notes| sums.fresh(&notes))
+            drive(self.board, lesson, driver, &self.regressors, self.interrupted)
+                .map(|notes| sums.fresh(&notes))
         });
         for moments in driven {
             sums.add(&moments?); // in the order of the lessons: the same bits with any number of threads
@@ -252,17 +260,19 @@ impl<'a> Class<'a> {
         Ok(())
     }
 
-    /// Drives through `rooms` for the verdict, at `quality` or, without one, with the table alone.
+    /// Drives through `rooms` for the verdict, at `quality` or, without one, with the table alone. `None`:
+    /// interrupted.
     fn verdict(
         &self,
         rooms: Rooms,
         driver: &Driver,
         quality: Option<QualityLevel>,
         watch: &mut impl FnMut(Progress<'_>),
-    ) -> Result<Trial, BuildError> {
-        let drives = self.trial(rooms, driver, quality.unwrap_or(QualityLevel::BEST))?;
+    ) -> Result<Option<Trial>, BuildError> {
+        let level = quality.unwrap_or(QualityLevel::BEST);
+        let Some(drives) = self.trial(rooms, driver, level)? else { return Ok(None) };
         watch(Progress::Verdict { field_seed: self.board.field.seed, quality, drives: &drives });
-        Ok(figures(&drives))
+        Ok(Some(figures(&drives)))
     }
 
     fn trial(
@@ -270,7 +280,7 @@ impl<'a> Class<'a> {
         rooms: Rooms,
         driver: &Driver,
         quality: QualityLevel,
-    ) -> Result<Vec<TrialDrive>, BuildError> {
-        trial(self.board, rooms, self.syllabus.threads, driver, quality)
+    ) -> Result<Option<Vec<TrialDrive>>, BuildError> {
+        trial(self.board, rooms, self.syllabus.threads, driver, quality, self.interrupted)
     }
 }

@@ -76,7 +76,7 @@ fn unknown_names_name_the_nearest() {
     let wanted = "no earlier entry is named `ground-right`; did you mean `ground-left`?";
     slip(V4, "like = \"ground-left\"", "like = \"ground-right\"", wanted);
     let wanted = "inherits: no built-in board is named `picarx4`; did you mean `picarx-v4`?";
-    slip("sim", "inherits = \"picarx-v4\"", "inherits = \"picarx4\"", wanted);
+    slip("picarx-v5", "inherits = \"picarx-v4\"", "inherits = \"picarx4\"", wanted);
     slip(V4, "kind = \"linux\"", "kind = \"linx\"", "no bus kind is named `linx`; did you mean `linux`?");
     slip(V4, "kind = \"servo\"", "kind = \"srvo\"", "no motor kind is named `srvo`; did you mean `servo`?");
     slip(V4, "kind = \"hat-adc\"", "kind = \"adc\"", "known names: hc-sr04, hat-adc, float-register");
@@ -216,7 +216,13 @@ fn types_are_reported() {
     ] {
         slip(V4, old, new, words);
     }
-    elsewhere("sim", "inherits = \"picarx-v4\"", "inherits = 4", "inherits", "inherits: found an integer");
+    elsewhere(
+        "picarx-v5",
+        "inherits = \"picarx-v4\"",
+        "inherits = 4",
+        "inherits",
+        "inherits: found an integer",
+    );
 }
 
 #[test]
@@ -443,7 +449,7 @@ fn hardware_and_log_sensors_do_not_mix() {
     );
     // Five motors, the ground sensors (reported once for all three) and the battery.
     assert_eq!(no_mcu.len(), 7, "{no_mcu:#?}");
-    let log = faults("inherits = \"sim\"\nbus = { kind = \"log\" }\nsim = { remove = true }\n");
+    let log = faults("inherits = \"sim-sonar\"\nbus = { kind = \"log\" }\nsim = { remove = true }\n");
     assert!(log.iter().all(|line| line.contains("needs wires; the bus kind \"log\" has none")), "{log:#?}");
     // As before, plus the range, the button and the lean.
     assert_eq!(log.len(), 10, "{log:#?}");
@@ -522,9 +528,9 @@ fn an_unreadable_file_error_lists_the_known_boards() {
     for (path, words) in [
         (
             "no-such-folder/picar-v4.toml",
-            "did you mean `picarx-v4`?; built-in boards: sim, picarx-v4, picarx-v5",
+            "did you mean `picarx-v4`?; built-in boards: sim, sim-sonar, picarx-v4, picarx-v5",
         ),
-        ("zebra.toml", "built-in boards: sim, picarx-v4, picarx-v5, picarx-v4-tethered"),
+        ("zebra.toml", "built-in boards: sim, sim-sonar, picarx-v4, picarx-v5, picarx-v4-tethered"),
         ("/dev/zero", "a device, not a regular file"),
         ("./src", "directory"),
     ] {

@@ -222,8 +222,8 @@ fn picarx_v5_differs_in_timers_and_motors_only() {
 }
 
 #[test]
-fn sim_is_the_v4_in_a_room_that_can_lean() {
-    let sim = shipped("sim").board;
+fn sim_sonar_is_the_v4_in_a_room_that_can_lean() {
+    let sim = shipped("sim-sonar").board;
     let wanted = PICARX_V4
         .replace("/dev/i2c-1 100000 Hz pinctrl-rp1 pinctrl-bcm2711 pinctrl-bcm2835", "sim 100000 Hz")
         .replace("guard Reset 100 ms required\n", "")
@@ -392,13 +392,13 @@ fn the_bare_ring_has_each_range_on_two_scales_without_arcs() {
 fn every_shipped_board_passes_the_check() {
     let names = [
         "sim",
+        "sim-sonar",
         "picarx-v4",
         "picarx-v5",
         "picarx-v4-tethered",
         "picarx-v5-tethered",
         "picarx-v4-corners",
         "picarx-v5-corners",
-        "sim-corners",
         "virtual-bench",
         "generic-linux",
         "jetson-orin-nano",
@@ -538,7 +538,7 @@ fn dark_ground_counts_as_an_edge() {
 fn real_boards_wait_to_be_armed() {
     let unreal = [
         "sim",
-        "sim-corners",
+        "sim-sonar",
         "desktop-gpu",
         "virtual-bench",
         "scitos-g5",

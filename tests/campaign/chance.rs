@@ -3,7 +3,7 @@
 
 use super::draw::Draw;
 use super::script::{Line, Script};
-use ganglion::base::plan::{Board, ChipSensor, LineSensor, SensorKind};
+use ganglion::base::plan::{Board, ChipSensor, LineSensor, SensorKind, SensorPlan};
 use ganglion::base::time::Span;
 
 /// The script of `seed` on `board` for `length`. `panics`: whether the field's engine may panic; it must not
@@ -64,9 +64,18 @@ fn strikable(board: &Board) -> Vec<(String, f64)> {
     if board.i2c.len() > 1 {
         all.push(("i2c-1-stuck".into(), 20.0));
     }
-    let mut sonars = 0;
+    // The script numbers the rangers after all sonars.
+    let is_sonar = |sensor: &&SensorPlan| matches!(sensor.kind, SensorKind::Lines(LineSensor::HcSr04 { .. }));
+    let (mut sonars, mut rangers) = (0, board.sensors.iter().filter(is_sonar).count());
     for sensor in &board.sensors {
         match sensor.kind {
+            SensorKind::Chip(ChipSensor::Vl53l0x { address, .. }) => {
+                all.push((format!("i2c-nack:{address}"), 60.0));
+                all.push((format!("i2c-wrong-bytes:{address}"), 10.0));
+                all.push((format!("sonar-silent:{rangers}"), 60.0));
+                all.push((format!("sonar-frozen:{rangers}"), 60.0));
+                rangers += 1;
+            }
             SensorKind::Lines(LineSensor::HcSr04 { .. }) => {
                 all.push((format!("sonar-silent:{sonars}"), 60.0));
                 all.push((format!("sonar-frozen:{sonars}"), 60.0));
@@ -152,7 +161,7 @@ impl Writer {
 
     /// Presses of the stop buttons, most of them followed by what an operator would do next.
     fn presses(&mut self, board: &Board) {
-        let line = |sensor: &ganglion::base::plan::SensorPlan| match sensor.kind {
+        let line = |sensor: &SensorPlan| match sensor.kind {
             SensorKind::Lines(LineSensor::Button { line, .. }) => Some(line.0),
             _ => None,
         };

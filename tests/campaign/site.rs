@@ -18,6 +18,10 @@ const DRAWS: u64 = 50;
 const RETREAT: u64 = 0x7265;
 const RETREAT_KEY: &str = "retreat_ms";
 
+/// Purpose of the random numbers that rangers are drawn with, and the share of the boards that have some.
+const RANGERS: u64 = 0x7261;
+const RANGED: f64 = 0.35;
+
 /// Purpose of the random numbers that tethers are drawn with, and the share of the boards that have one.
 const TETHER: u64 = 0x7465;
 const TETHERED: f64 = 0.25;
@@ -125,6 +129,11 @@ impl Text {
             _ => draw.between(-1.0, -0.3),
         };
         text.guard(draw, period, hat);
+        // Rangers have their own stream of random numbers, so that everything else stays as it was.
+        let mut apart = Draw::new(draw.clone().bits(), RANGERS);
+        if apart.chance(RANGED) {
+            text.rangers(&mut apart, two_buses);
+        }
         (text.out, bent)
     }
 
@@ -283,6 +292,32 @@ impl Text {
         );
         if draw.chance(0.5) {
             self.rule(draw, name, "obstacle", "below = 0.5\nclear = 0.6", &["slow"], 0.0);
+        }
+    }
+
+    /// A ranger that keeps its first address, or one or two that are given theirs at the start.
+    fn rangers(&mut self, draw: &mut Draw, two_buses: bool) {
+        let places: &[(&str, Option<&str>)] = match draw.below(3) {
+            0 => &[("ranger", None)],
+            1 => &[("ranger", Some("0x30"))],
+            _ => &[("ranger-left", Some("0x30")), ("ranger-right", Some("0x31"))],
+        };
+        let second = two_buses && draw.chance(0.5);
+        for (name, address) in places {
+            let period = draw.between(34.0, 60.0);
+            self.sensor(draw, name, "vl53l0x", "m", Poll { period, ages: [2.5, 6.0], required: 0.6 });
+            self.key("address", address.unwrap_or("0x29"));
+            if address.is_some() {
+                self.line(draw, "shutdown");
+            }
+            self.send("valid = [0.03, 1.2]\ninput = { low = 0.03, high = 1.2 }");
+            self.key("worst_per_s", draw.pick(&["0.0", "-0.3", "-1.0"]));
+            self.key("frozen_after", draw.pick(&[0, 25, 100]));
+            if second {
+                self.send("bus = \"second\"");
+            }
+            let limits = "below = 0.08\nclear = 0.11";
+            self.rule(draw, name, "obstacle", limits, &["no-forward", "no-forward", "still"], 0.3);
         }
     }
 

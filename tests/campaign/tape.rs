@@ -49,6 +49,7 @@ enum SensorLocation {
     Converter { channel: u8, per_count: f32 },
     Float { bus: usize, address: u8, register: u8 },
     Roll { bus: usize, address: u8 },
+    Ranger { bus: usize, address: u8 },
     Echo(Line),
     Button { line: Line, active_low: bool },
 }
@@ -61,6 +62,15 @@ const NEAREST_M: f64 = 0.02;
 const FULL_COUNT: u16 = 4095;
 /// First register of an MPU-6050's burst read.
 const BURST: u8 = 0x3B;
+/// A VL53L0X's result: interrupt status, range status and, ten bytes on, the range. Writing to [`CLEAR`]
+/// takes it.
+const RESULT: u8 = 0x13;
+const RESULT_BYTES: usize = 13;
+const CLEAR: u8 = 0x0B;
+/// Its code for "no target", millimetres, and what that means in metres, as anything farther away: nothing is
+/// nearer than this.
+const NO_TARGET_MM: u16 = 8190;
+const NO_TARGET_M: f32 = 1.2;
 
 /// A fifth of gravity in the chip's second range (4 g), counts: with less, or at an end of the range, the
 /// direction of gravity is unknown.
@@ -77,6 +87,8 @@ struct Reel {
     currents: heapless::Vec<f32, MAX_MOTORS>,
     /// The converter channel that was selected last, and the high byte of its reading once that was read.
     selected: Option<(u8, Option<u8>)>,
+    /// For each ranger, by bus and address, the value of the result that was read but not yet taken.
+    results: Vec<((usize, u8), f32)>,
     /// For each echo line, when it rose.
     rises: Vec<(Line, Instant)>,
 }
@@ -96,6 +108,9 @@ impl Tape {
                 SensorKind::Chip(ChipSensor::Mpu6050 { address, quantity: ImuQuantity::Roll, .. }) => {
                     SensorLocation::Roll { bus, address }
                 }
+                SensorKind::Chip(ChipSensor::Vl53l0x { address, .. }) => {
+                    SensorLocation::Ranger { bus, address }
+                }
                 SensorKind::Lines(LineSensor::HcSr04 { echo, .. }) => SensorLocation::Echo(echo),
                 SensorKind::Lines(LineSensor::Button { line, active_low }) => {
                     SensorLocation::Button { line, active_low }
@@ -107,7 +122,8 @@ impl Tape {
         };
         let places = board.sensors.iter().enumerate().filter_map(place).collect();
         let currents = heapless::Vec::new();
-        let reel = Reel { places, events: Vec::new(), currents, selected: None, rises: Vec::new() };
+        let (events, results, rises) = (Vec::new(), Vec::new(), Vec::new());
+        let reel = Reel { places, events, currents, selected: None, results, rises };
         Tape(Arc::new(Mutex::new(reel)))
     }
 
@@ -162,6 +178,10 @@ impl Reel {
                 self.selected = Some((7 - (select & 7), None));
             }
             [Op::Read(back)] if controller && back.len() == 1 => self.converter_byte(back[0], at),
+            [Op::Write([RESULT]), Op::Read(back)] if !controller && back.len() == RESULT_BYTES => {
+                self.result(bus, address, back);
+            }
+            [Op::Write([CLEAR, _])] if !controller => self.take_result(bus, address, at),
             [Op::Write([register]), Op::Read(back)] if !controller => {
                 self.register(bus, address, *register, back, at);
             }
@@ -209,6 +229,28 @@ impl Reel {
             }
             _ => None,
         });
+    }
+
+    /// A ranger's result. It counts only once the program has taken it: without that, the chip returns the
+    /// same result again.
+    fn result(&mut self, bus: usize, address: u8, back: &[u8]) {
+        let millimetres = u16::from_be_bytes([back[RESULT_BYTES - 2], back[RESULT_BYTES - 1]]);
+        let value = match (back[1] >> 3) & 0x0F {
+            11 if millimetres < NO_TARGET_MM => (f32::from(millimetres) / 1000.0).min(NO_TARGET_M),
+            6 | 9 if millimetres >= NO_TARGET_MM => NO_TARGET_M,
+            _ => f32::NAN,
+        };
+        self.results.retain(|(its, _)| *its != (bus, address));
+        let (is_dead, is_new) = (back.iter().all(|byte| *byte == 0xFF), back[0] & 0x07 != 0);
+        if is_new && !is_dead {
+            self.results.push(((bus, address), value));
+        }
+    }
+
+    fn take_result(&mut self, bus: usize, address: u8, at: Instant) {
+        let taken = self.results.iter().position(|(its, _)| *its == (bus, address));
+        let Some(value) = taken.map(|place| self.results.swap_remove(place).1) else { return };
+        self.heard(at, |place| (place == SensorLocation::Ranger { bus, address }).then_some(value));
     }
 
     fn edge(&mut self, edge: &Edge, at: Instant) {
@@ -287,6 +329,38 @@ mod tests {
         tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x05])], at);
         tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x05])], at);
         assert!(values(&mut tape).is_empty(), "two bytes without a selected channel");
+    }
+
+    #[test]
+    fn a_range_counts_once_it_is_taken() {
+        let mut tape = tape();
+        let at = Instant::from_nanos(5);
+        let read = |tape: &mut Tape, ready: u8, status: u8, millimetres: u16| {
+            let mut back = [0; RESULT_BYTES];
+            (back[0], back[1]) = (ready, status << 3);
+            back[11..].copy_from_slice(&millimetres.to_be_bytes());
+            tape.transfer(0, 0x31, false, &[Op::Write(&[RESULT]), Op::Read(&mut back)], at);
+        };
+        let take = |tape: &mut Tape| tape.transfer(0, 0x31, false, &[Op::Write(&[CLEAR, 1])], at);
+        read(&mut tape, 4, 11, 250);
+        assert!(values(&mut tape).is_empty(), "not taken yet");
+        take(&mut tape);
+        let [(sensor, metres)] = values(&mut tape)[..] else { panic!("one range") };
+        let board = board::built_in("sim").unwrap().unwrap().board;
+        assert_eq!((board.sensors[sensor].name.as_str(), metres), ("corner-right", 0.25));
+        take(&mut tape);
+        assert!(values(&mut tape).is_empty(), "taken once");
+        for (ready, status, millimetres, heard) in [
+            (0, 11, 250, None),
+            (4, 9, 8190, Some(1.2)),
+            (4, 11, 8190, Some(f32::NAN)),
+            (4, 4, 250, Some(f32::NAN)),
+        ] {
+            read(&mut tape, ready, status, millimetres);
+            take(&mut tape);
+            let found = values(&mut tape).first().map(|(_, metres)| metres.to_bits());
+            assert_eq!(found, heard.map(f32::to_bits), "{status} {millimetres}");
+        }
     }
 
     #[test]

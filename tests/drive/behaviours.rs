@@ -3,7 +3,7 @@
 //! memory lose the line.
 
 use super::stage::Stage;
-use super::{options, sim_board};
+use super::{options, sonar_board};
 use crate::long::or_in_full;
 use ganglion::base::plan::{Board, Preset, WorldPlan};
 use ganglion::base::time::{Clock, Span};
@@ -87,7 +87,7 @@ fn the_line_table_stays_on_the_line_the_shipped_one_does_not() {
             metres > length_of(&room.line) && contacts == 0,
             "seed {seed}: {metres} m, {contacts} contacts"
         );
-        let (wanders_m, ..) = off(&sim_board());
+        let (wanders_m, ..) = off(&sonar_board());
         println!("line, seed {seed}: {off_m:.4} m off; the shipped table {wanders_m:.2} m");
         assert!(
             wanders_m > 0.3,
@@ -113,7 +113,7 @@ fn the_wall_table_keeps_to_the_wall_the_shipped_one_does_not() {
         let (share, metres, contacts) = near(&board);
         assert_eq!((share, contacts), (1.0, 0), "seed {seed}: it is 0.2 to 0.6 m from a wall all the time");
         assert!(metres > 12.0, "seed {seed}: {metres} m");
-        let (wanders, ..) = near(&sim_board());
+        let (wanders, ..) = near(&sonar_board());
         println!("wall, seed {seed}: {share:.3} of the time; the shipped table {wanders:.3}");
         wandering.push(wanders);
     }
@@ -178,7 +178,7 @@ fn laps(poses: &[Pose], line: &[[f64; 2]]) -> f64 {
 #[test]
 fn a_memory_field_follows_corners_that_others_lose() {
     let behaves = |preset| {
-        let mut board = sim_board();
+        let mut board = sonar_board();
         board.decision_fields[0].preset = preset;
         // Where they see no line, the others drive straight on, like the table.
         board.behaviours[0].speed.rest = 0.3;
@@ -219,7 +219,7 @@ fn a_car_that_has_lost_its_line_stops() {
     let line = vec![[0.6, 1.0], [2.0, 1.0], [2.4, 1.3]];
     let room = WorldPlan { size: [5.0, 4.0], start: [0.4, 1.0], line, ..WorldPlan::default() };
     let moves_at_the_end = |forgets: bool| {
-        let mut board = sim_board();
+        let mut board = sonar_board();
         board.decision_fields[0].forgets_after.take_if(|_| !forgets);
         let (poses, contacts) = drive(&board, &room, 1, Task::Behave(0));
         assert_eq!(contacts, 0);

@@ -23,8 +23,8 @@ fn contacts(board: &Board, seed: u64) -> u64 {
 
 #[test]
 fn a_car_leaves_its_orbit_safely_only_if_it_sees_its_corners() {
-    let corners = small("sim-corners");
-    let blind = Board { wander_clear_m: corners.wander_clear_m, ..small("sim") };
+    let corners = small("sim");
+    let blind = Board { wander_clear_m: corners.wander_clear_m, ..small("sim-sonar") };
     for seed in ROOMS {
         let met = contacts(&blind, seed);
         assert!(met > 0, "seed {seed} tests nothing");
@@ -34,7 +34,7 @@ fn a_car_leaves_its_orbit_safely_only_if_it_sees_its_corners() {
 
 #[test]
 fn with_seen_corners_it_covers_more_ground_and_touches_nothing() {
-    let [corners, plain] = ["sim-corners", "sim"].map(small);
+    let [corners, plain] = ["sim", "sim-sonar"].map(small);
     // In the two rooms of the short form the car without the sensors soon circles on one orbit.
     let (rooms, seconds) = or_in_full((vec![3002, 3004], 120), ((3001..=3020).collect(), 600));
     let run = |board: &Board, room: u64| -> Report { run_board(board, room, seconds, &[]).report };

@@ -41,7 +41,7 @@ fn holding_a_lost_sonar_for_the_field_delays_no_stop() {
     });
     // Longer than a sonar value may be used: it is good for 0.3 s, and is then held for another half a
     // second.
-    let options = Options { around: Some(witness), ..options(3, &["sonar-silent@5+2"]) };
+    let options = Options { around: Some(witness), ..options(3, &["sonar-silent:0@5+2"]) };
     let run = run_on(clock, &board, options, 9);
     let seen = seen.lock().unwrap();
     let fed = |from: f64, to: f64| -> Vec<f32> {
@@ -69,7 +69,7 @@ fn holding_a_lost_sonar_for_the_field_delays_no_stop() {
 /// Half-second drop-outs of the sonar, one every two seconds.
 fn dropouts(seed: u64, length_s: u64) -> Vec<Fault> {
     let start = |nth: u64| 2.0 * nth as f64 + 1.5 * uniform(seed, Stream::Stimulus, nth);
-    let fault = |nth| Fault::parse(&format!("sonar-silent@{:.3}+0.5", start(nth))).unwrap();
+    let fault = |nth| Fault::parse(&format!("sonar-silent:0@{:.3}+0.5", start(nth))).unwrap();
     (1..length_s / 2).map(fault).collect()
 }
 

@@ -2,7 +2,7 @@
 //! the field requests. The tests use a room full of stairwells, whose corners pass under one sensor for a
 //! moment, and many seeds; they also show what happens to the same cars if the rules request no retreat.
 
-use super::{run_board, sim_board};
+use super::{run_board, sonar_board};
 use crate::long::or_in_full;
 use ganglion::base::plan::{Board, Cause};
 use ganglion::base::seed::{Stream, uniform};
@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 
 /// The desk robot among nine stairwells and nothing else; only its rules protect it from edges.
 fn stairwells() -> Board {
-    let mut board = Board { backing: None, ..sim_board() };
+    let mut board = Board { backing: None, ..sonar_board() };
     let sim = board.sim.as_mut().unwrap();
     sim.discs = 0;
     let (columns, rows) = ([0.6_f32, 1.8, 3.0], [0.4_f32, 1.3, 2.2]);
@@ -85,7 +85,7 @@ fn cars_fall_at_edges_only_without_the_retreat_rule() {
 #[test]
 fn a_noise_free_zero_counts_as_an_edge_not_a_dead_sensor() {
     for backs_by_itself in [true, false] {
-        let mut board = Board { backing: sim_board().backing.filter(|_| backs_by_itself), ..stairwells() };
+        let mut board = Board { backing: sonar_board().backing.filter(|_| backs_by_itself), ..stairwells() };
         board.sim.as_mut().unwrap().edge_counts = -100.0;
         let (mut edges, mut noughts) = (0, 0);
         for seed in 1..=3 {

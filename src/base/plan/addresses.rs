@@ -1,6 +1,6 @@
 //! The devices that a board expects on its I2C buses, by address, with names. For probes and tests.
 
-use super::{Board, PwmPlan};
+use super::{Board, PwmPlan, SensorPlan};
 
 /// A device that a board expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +49,22 @@ pub fn also_answers(board: &Board, bus: usize, address: u8) -> bool {
     let all_call = bus == 0 && address == 0x70 && matches!(board.pwm, Some(PwmPlan::Pca9685 { .. }));
     let mut here = board.sensors.iter().filter(|sensor| sensor.bus == bus);
     all_call || here.any(|sensor| sensor.kind.wakes_at() == Some(address))
+}
+
+/// The sensors on bus `bus` whose chip answers at `address` after power-on, and elsewhere after its set-up.
+pub fn wakes_here(board: &Board, bus: usize, address: u8) -> impl Iterator<Item = &SensorPlan> {
+    let is_moved = move |sensor: &&SensorPlan| {
+        sensor.kind.wakes_at() == Some(address) && sensor.kind.i2c_address() != Some(address)
+    };
+    board.sensors.iter().filter(move |sensor| sensor.bus == bus).filter(is_moved)
+}
+
+/// Whether a chip of the board gets `address` on bus `bus` only in its set-up.
+pub fn is_assigned(board: &Board, bus: usize, address: u8) -> bool {
+    let mut here = board.sensors.iter().filter(|sensor| sensor.bus == bus);
+    here.any(|sensor| {
+        sensor.kind.i2c_address() == Some(address) && sensor.kind.wakes_at().is_some_and(|at| at != address)
+    })
 }
 
 /// The holder of the reserved `address` on bus `bus`.

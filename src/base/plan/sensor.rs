@@ -345,18 +345,22 @@ pub mod kind {
 /// Full scale of the Robot HAT's 12-bit converter, counts. A board file states the sensor's value there.
 pub const HAT_FULL: u16 = 4095;
 
-/// The lowest and the highest value that a converter can return.
+/// What a VL53L0X returns if nothing is within its range, and the farthest range that it returns, metres: the
+/// distance at which, according to the data sheet, it detects a white target indoors in its default mode.
+pub const VL53L0X_FARTHEST_M: f32 = 1.2;
+
+/// The lowest and the highest value that a sensor can return.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rails {
-    /// At 0 counts.
+    /// A converter's value at 0 counts.
     pub low: f32,
-    /// At full scale.
+    /// A converter's value at full scale; of a ranger, "nothing in range".
     pub high: f32,
 }
 
 impl Rails {
-    /// Whether the converter clips the signal at `value`. Clipping also removes the noise, so a working
-    /// sensor returns equal readings there: over an edge, on a black floor or in the sun.
+    /// Whether the sensor clips the signal at `value`. Clipping also removes the noise, so a working sensor
+    /// returns equal readings there: over an edge, on a black floor, in the sun, in open space.
     pub fn cut(&self, value: f64) -> bool {
         value <= self.low.into() || value >= self.high.into()
     }
@@ -385,16 +389,16 @@ impl SensorKind {
         }
     }
 
-    /// The rails of its converter. `None`: it has no converter, or its driver refuses values at the rails.
+    /// The values that a working sensor may repeat. `None`: there are none, or its driver refuses them.
     pub fn rails(&self) -> Option<Rails> {
         let SensorKind::Chip(chip) = self else { return None };
         match *chip {
+            ChipSensor::Vl53l0x { .. } => Some(Rails { low: 0.0, high: VL53L0X_FARTHEST_M }),
             ChipSensor::HatAdc { per_count, .. } => {
                 Some(Rails { low: 0.0, high: f32::from(HAT_FULL) * per_count })
             }
             ChipSensor::FloatRegister { .. }
             | ChipSensor::Mpu6050 { .. }
-            | ChipSensor::Vl53l0x { .. }
             | ChipSensor::PowerMonitor { .. }
             | ChipSensor::Ads1115 { .. } => None, // readings at zero have noise; full scale is refused
         }

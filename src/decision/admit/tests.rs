@@ -138,6 +138,24 @@ fn a_converter_at_an_end_of_its_scale_is_not_frozen() {
     }
 }
 
+/// Equal ranges mean a dead ranger, unless they mean that nothing is in range.
+#[test]
+fn a_ranger_may_repeat_that_nothing_is_in_range() {
+    let ranger = SensorPlan {
+        kind: SensorKind::Chip(ChipSensor::Vl53l0x { address: 0x29, shutdown: None }),
+        valid: [0.03, 1.2],
+        frozen_after: Some(3),
+        ..range()
+    };
+    for (metres, refused) in [(0.6, 8), (1.199, 8), (1.2, 0)] {
+        let mut rig = Rig::new(&[ranger.clone()]);
+        for step in 0..10 {
+            rig.read(Ok(metres), 40 * step);
+        }
+        assert_eq!(rig.counters(0).refused[refusal(ReadingFault::Frozen)], refused, "{metres} m");
+    }
+}
+
 #[test]
 fn a_first_value_of_zero_counts_as_new() {
     let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// Longest board file, bytes: almost a hundred times the largest shipped one. A device file may be endless.
 const LONGEST_FILE: u64 = 1 << 20;
-/// Longest chain of `inherits`: a board, its revision, its site, and one more.
-const DEEPEST: usize = 4;
+/// Longest chain of `inherits`: the deepest built-in board has four; a robot of one's own and its site.
+const DEEPEST: usize = 6;
 /// A name without a folder is a board file if it ends in this.
 const FILE_END: &str = ".toml";
 

@@ -3,13 +3,13 @@
 /// Name and text of every built-in board.
 pub const BUILT_IN: [(&str, &str); 18] = [
     ("sim", include_str!("../../../boards/sim.toml")),
+    ("sim-sonar", include_str!("../../../boards/sim-sonar.toml")),
     ("picarx-v4", include_str!("../../../boards/picarx-v4.toml")),
     ("picarx-v5", include_str!("../../../boards/picarx-v5.toml")),
     ("picarx-v4-tethered", include_str!("../../../boards/picarx-v4-tethered.toml")),
     ("picarx-v5-tethered", include_str!("../../../boards/picarx-v5-tethered.toml")),
     ("picarx-v4-corners", include_str!("../../../boards/picarx-v4-corners.toml")),
     ("picarx-v5-corners", include_str!("../../../boards/picarx-v5-corners.toml")),
-    ("sim-corners", include_str!("../../../boards/sim-corners.toml")),
     ("virtual-bench", include_str!("../../../boards/virtual-bench.toml")),
     ("generic-linux", include_str!("../../../boards/generic-linux.toml")),
     ("jetson-orin-nano", include_str!("../../../boards/jetson-orin-nano.toml")),

@@ -60,10 +60,13 @@ pub struct Sonar {
 }
 
 impl Sonar {
-    /// The sensor of the obstacle rule that trips farthest away, if the board has such a rule.
+    /// The sensor of the obstacle rule that trips farthest away, if the board has such a rule. Sensors that
+    /// look to a side do not count.
     pub fn of(board: &Board) -> Option<Sonar> {
+        let looks_ahead =
+            |rule: &Rule| board.sensors[rule.channel].beam.is_none_or(|beam| beam.bearing_deg == 0.0);
         let limit = |rule: &&Rule| match rule.trip {
-            Trip::Below(limit) if rule.cause == Cause::Obstacle => Some(limit),
+            Trip::Below(limit) if rule.cause == Cause::Obstacle && looks_ahead(rule) => Some(limit),
             _ => None,
         };
         let rules = board.reflexes.iter().filter(|rule| limit(rule).is_some());

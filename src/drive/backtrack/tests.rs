@@ -4,7 +4,7 @@ use super::*;
 use crate::base::command::Command;
 use crate::base::frame::{Health, Sample};
 use crate::base::plan::Limits;
-use crate::base::plan::Restraint;
+use crate::base::plan::{Restraint, Trip};
 use crate::base::time::Span;
 use crate::decision::fixture::{FREE, at, ms};
 use proptest::prelude::*;
@@ -201,8 +201,7 @@ fn it_turns_away_from_the_dark_side_or_to_its_kept_side() {
 
 #[test]
 fn an_obstacle_beside_it_makes_it_back_off_and_turn_away() {
-    let board =
-        crate::deploy::board::built_in("sim-corners").expect("it is built in").expect("and sound").board;
+    let board = desk();
     let ahead = [0.3, 0.3, 0.0];
     for (sensor, side) in [("corner-left", 1.0), ("corner-right", -1.0)] {
         let mut rig = Rig::of(&board, 0.15);
@@ -220,10 +219,40 @@ fn an_obstacle_beside_it_makes_it_back_off_and_turn_away() {
     assert!(near(waits, ahead), "nothing is beside it; the arbiter stops it: {waits:?}");
 }
 
+/// Whatever its limit: what counts as near ahead must be ahead.
+#[test]
+fn a_ranger_that_looks_to_a_side_is_not_the_sonar() {
+    let mut board = desk();
+    let channel = |board: &Board, name: &str| board.sensors.iter().position(|plan| plan.name == name);
+    let [range, corner] = ["range", "corner-left"].map(|name| channel(&board, name).expect("a sensor"));
+    assert_eq!(Sonar::of(&board).map(|sonar| sonar.channel), Some(range));
+    for rule in board.reflexes.iter_mut().filter(|rule| rule.channel == corner) {
+        (rule.trip, rule.clear) = (Trip::Below(0.8), 0.9);
+    }
+    assert_eq!(Sonar::of(&board).map(|sonar| sonar.channel), Some(range));
+}
+
+/// A frozen sonar, for example, forbids all motion.
+#[test]
+fn a_robot_that_may_not_move_counts_no_retreats() {
+    let mut rig = Rig::new(0.5);
+    rig.armed();
+    for _ in 0..20 {
+        rig.ask(BACK, ARMED, FREE);
+        rig.drive(1, [0.0; 3], CONFIRMED);
+        rig.ask([0.3, 0.3, 0.0], ARMED, FREE);
+    }
+    assert_eq!(rig.backtrack.counters().map(|counters| counters.times), Some(0));
+    for _ in 0..2 {
+        rig.drive(30, [-0.5, -0.5, 0.0], CONFIRMED);
+        rig.drive(60, [0.5, 0.5, 0.0], CONFIRMED);
+    }
+    assert_eq!(rig.backtrack.counters().map(|counters| counters.times), Some(2));
+}
+
 #[test]
 fn it_does_not_steer_into_what_a_side_ranger_saw() {
-    let board =
-        crate::deploy::board::built_in("sim-corners").expect("it is built in").expect("and sound").board;
+    let board = desk();
     let right = [0.3, 0.3, 1.0];
     let mut rig = Rig::of(&board, 0.15);
     rig.armed();

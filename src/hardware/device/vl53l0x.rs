@@ -14,7 +14,7 @@ use super::adapter::Adapter;
 use super::polled::Report;
 use super::{DeviceFault, Polled, Ports, Say};
 use crate::base::fault::BusFault;
-use crate::base::plan::Line;
+use crate::base::plan::{Line, VL53L0X_FARTHEST_M};
 use crate::base::time::{Instant, Span};
 use crate::base::units::Metres;
 use crate::hardware::bus::I2c;
@@ -23,9 +23,9 @@ use vl53l0x::{Error, VL53L0x as Driver};
 
 /// The chip's address after power-on.
 pub const FIRST_ADDRESS: u8 = 0x29;
-/// Returned when nothing is in range: the distance at which, according to the data sheet, a white target is
-/// detected indoors in the default mode. Code that drives into unseen space must not rely on more.
-pub const FARTHEST: Metres = Metres(1.2);
+/// Returned when nothing is in range, and for anything farther: a bright target may be detected beyond this
+/// distance, a dark one may not, so a program must not rely on more.
+pub const FARTHEST: Metres = Metres(VL53L0X_FARTHEST_M);
 
 const IDENTITY: u8 = 0xC0;
 const ADDRESS: u8 = 0x8A;
@@ -119,7 +119,7 @@ fn metres(status: u8, millimetres: u16) -> Result<f32, DeviceFault> {
     const NO_PHASE: [u8; 2] = [6, 9];
     let register = RESULT + 1;
     match (status & 0x78) >> 3 {
-        COMPLETE if millimetres < NO_TARGET_MM => Ok(f32::from(millimetres) / 1000.0),
+        COMPLETE if millimetres < NO_TARGET_MM => Ok((f32::from(millimetres) / 1000.0).min(FARTHEST.0)),
         code if NO_PHASE.contains(&code) && millimetres >= NO_TARGET_MM => Ok(FARTHEST.0),
         _ => Err(DeviceFault::Impossible { register }),
     }
@@ -212,6 +212,7 @@ mod tests {
             |status, mm| Bench::new().poll(&mut Vl53l0x::new(0x30, None), &mut reading(4, status, mm)).0[0].1;
         let refused = Err(DeviceFault::Impossible { register: 0x14 });
         assert_eq!(said(11, 417), Ok(0.417));
+        assert_eq!(said(11, 1450), Ok(1.2), "a bright target beyond the reach is no fault");
         assert_eq!(said(11, 8190), refused, "status \"complete\" contradicts the code for no target");
         assert_eq!([said(9, 8190), said(6, 8191)], [Ok(1.2), Ok(1.2)]);
         assert_eq!(said(9, 350), refused, "a wrapped target looks near");

@@ -125,12 +125,16 @@ fn a_sound_car_passes_every_check_without_moving() {
         "line 23, direction of motor left",
         "line 24, direction of motor right",
         "line 27, trigger of sensor range",
+        "line 17, shut-down of sensor corner-left",
+        "line 4, shut-down of sensor corner-right",
         "0x14 on motors",
         "0x60 on motors",
         "ground-left",
         "ground-middle",
         "ground-right",
         "battery",
+        "corner-left",
+        "corner-right",
         "lean",
         "firmware of the Robot HAT",
         "range",
@@ -359,7 +363,7 @@ fn a_value_that_trips_a_reflex_is_a_warning() {
 
 #[test]
 fn an_impossible_value_fails() {
-    let checks = Car::sim(&["tilt-nan@0+60", "sonar-silent@0+60"]).checks();
+    let checks = Car::sim(&["tilt-nan@0+60", "sonar-silent:0@0+60"]).checks();
     assert_eq!(not_passed(&checks), ["lean", "range"], "{checks:#?}");
     assert_eq!(of(&checks, "range").found, "line 22 did not answer");
     let stuck = Car::sim(&["sonar-stuck@0+60"]).checks();

@@ -42,6 +42,8 @@ pub enum Arm {
     MotorEcho,
     /// The field does not receive what the map reports about the present place.
     Recall,
+    /// Nothing steers the robot away from obstacles that the navigator remembers.
+    Wander,
 }
 
 /// How an arm is taught.
@@ -60,7 +62,7 @@ const MUTE: Scale = Scale { low: -1e30, high: 1e30, curve: Curve::Linear };
 
 impl Arm {
     /// All arms, the whole field first.
-    pub const ALL: [Arm; 16] = [
+    pub const ALL: [Arm; 17] = [
         Arm::Whole,
         Arm::Table,
         Arm::Random,
@@ -77,6 +79,7 @@ impl Arm {
         Arm::Bank,
         Arm::MotorEcho,
         Arm::Recall,
+        Arm::Wander,
     ];
 
     /// The name on the command line and in reports.
@@ -98,6 +101,7 @@ impl Arm {
             Arm::Bank => "no-bank",
             Arm::MotorEcho => "no-motor-echo",
             Arm::Recall => "no-recall",
+            Arm::Wander => "no-wander",
         }
     }
 
@@ -150,6 +154,7 @@ impl Arm {
             Arm::Recall => {
                 mute(&mut board, |kind| matches!(kind, SensorKind::Computed(ComputedSensor::Recall { .. })))?
             }
+            Arm::Wander => drop(board.wander_clear_m.take()?),
             _ => {}
         }
         Some(board)

@@ -1,26 +1,36 @@
 //! One drive of an arm, and its figures. Reflexes, limits and backtracking are the board's own in every arm;
 //! only the source of the motion differs.
 
-use crate::base::plan::{Board, FieldPlan, QualityLevel};
+use super::Study;
+use crate::base::plan::{Board, FieldPlan};
 use crate::base::time::{Clock, MonotonicClock};
 use crate::field::STAGES;
 use crate::field::engine::Cycle;
 use crate::field::{Failure, FieldInput, FieldOutput, Inspect};
 use crate::runtime::robot::BuildError;
 use crate::workshop::teach::driver::Driver;
-use crate::workshop::teach::lesson::{Drive, run};
-use crate::workshop::teach::trouble::{Trouble, Troubled};
-use std::sync::atomic::{AtomicU64, Ordering};
+use crate::workshop::teach::lesson::{Drive, Third, run};
+use crate::workshop::teach::trouble::Troubled;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The figures that a study compares.
-pub const FIGURES: [&str; 6] =
-    ["contacts", "falls", "cells_visited", "backward_share", "still_share", "smoothness"];
+pub const FIGURES: [&str; 8] = [
+    "contacts",
+    "falls",
+    "cells_visited",
+    "backward_share",
+    "still_share",
+    "smoothness",
+    "reflexes_per_100m",
+    "reflexes_change_per_100m",
+];
 
 /// The result of one drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// In the order of [`FIGURES`]. Smoothness is the log dimensionless jerk of the motors that moved, NaN if
-    /// none moved.
+    /// none moved. The change of the reflexes is from the first third of the drive to the last, NaN if it
+    /// stood in one of them.
     pub figures: [f64; FIGURES.len()],
     /// Digest of everything that the robot sensed, decided and commanded.
     pub digest: String,
@@ -29,6 +39,11 @@ pub struct Run {
 impl Run {
     fn of(drive: &Drive) -> Run {
         let (report, smoothness) = (&drive.report, &drive.recorder.smoothness);
+        let [first, _, last] = drive.thirds.map(|third| third.per_100_m());
+        let all = drive.thirds.iter().fold(Third::default(), |all, third| Third {
+            reflexes: all.reflexes + third.reflexes,
+            metres: all.metres + third.metres,
+        });
         let moved: Vec<f64> = smoothness.iter().filter_map(|motor| motor.mean()).collect();
         Run {
             figures: [
@@ -38,6 +53,8 @@ impl Run {
                 report.coverage.backward_share,
                 report.coverage.standing_share,
                 moved.iter().sum::<f64>() / moved.len() as f64,
+                all.per_100_m(),
+                last - first,
             ],
             digest: drive.recorder.digest(),
         }
@@ -68,24 +85,25 @@ impl Spent {
     }
 }
 
-/// Drives `board` with `driver` through `room`. `trouble` affects every sensor that the driver sees.
+/// Drives `board` with `driver` through `room` as `study` says; its trouble affects every sensor that the
+/// driver sees. If `interrupted`, the drive ends early, and its figures mean nothing.
 pub fn judge(
     board: &Board,
     driver: &Driver,
     room: u64,
-    seconds: u64,
-    quality: QualityLevel,
-    trouble: Trouble,
+    study: &Study,
     spent: &std::sync::Arc<Spent>,
+    interrupted: &AtomicBool,
 ) -> Result<Run, BuildError> {
     let mut judge = Judge {
         driver: driver.in_room(room),
         plan: board.field.clone(),
-        troubled: Troubled::new(trouble, room),
+        troubled: Troubled::new(study.trouble, room),
         spent: spent.clone(),
     };
     let cycle: Cycle<dyn Inspect> = Box::new(move |engine, input| judge.cycle(engine, input));
-    run(board, room, seconds, quality, driver, cycle).map(|drive| Run::of(&drive))
+    let drive = run(board, room, study.rooms.seconds, study.quality, driver, cycle, interrupted)?;
+    Ok(Run::of(&drive))
 }
 
 /// Applies the trouble to the sensors and measures the time.

@@ -55,12 +55,13 @@ pub fn lean(board: &Board) -> Board {
     board
 }
 
-/// Drives `lesson` with `driver`; returns the tutor's notes for `regressors`.
+/// Drives `lesson` with `driver`; returns the tutor's notes for `regressors`. Ends early if `interrupted`.
 pub fn drive(
     board: &Board,
     lesson: &Lesson,
     driver: &Driver,
     regressors: &Regressors,
+    interrupted: &AtomicBool,
 ) -> Result<Notes, BuildError> {
     let notes: Arc<Mutex<Notes>> = Arc::default();
     let drives = |motor: &usize| board.motors[*motor].kind.drives();
@@ -83,6 +84,7 @@ pub fn drive(
         lesson.quality,
         driver,
         Box::new(move |engine, input| tutor.cycle(engine, input)),
+        interrupted,
     )?;
     let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut notes))
@@ -94,10 +96,44 @@ pub struct Drive {
     pub report: Report,
     /// How smoothly it moved, and the digest of everything that it sensed, decided and commanded.
     pub recorder: Recorder,
+    /// Each third of the drive.
+    pub thirds: [Third; 3],
+}
+
+/// A third of a drive.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Third {
+    /// How often a reflex tripped.
+    pub reflexes: u64,
+    /// How far the robot drove, metres.
+    pub metres: f64,
+}
+
+impl Third {
+    /// Reflexes per 100 m; NaN if it stood.
+    pub fn per_100_m(&self) -> f64 {
+        if self.metres > 0.0 { 100.0 * self.reflexes as f64 / self.metres } else { f64::NAN }
+    }
+}
+
+/// Sums up the thirds of a drive of `seconds` from what was counted in all when each slot ended.
+struct Thirds {
+    seconds: f64,
+    sums: [Third; 3],
+    before: Third,
+}
+
+impl Thirds {
+    fn count(&mut self, at_s: f64, so_far: Third) {
+        let third = &mut self.sums[((3.0 * at_s / self.seconds) as usize).min(2)];
+        third.reflexes += so_far.reflexes - self.before.reflexes;
+        third.metres += so_far.metres - self.before.metres;
+        self.before = so_far;
+    }
 }
 
 /// Drives through `room` for `seconds` of virtual time. `cycle`, which calls `driver`, replaces the engine's
-/// own cycle. The drive ends early if the car falls.
+/// own cycle. The drive ends early if the car falls, and if `interrupted`: then its figures mean nothing.
 pub fn run(
     board: &Board,
     room: u64,
@@ -105,6 +141,7 @@ pub fn run(
     quality: QualityLevel,
     driver: &Driver,
     cycle: Cycle<dyn Inspect>,
+    interrupted: &AtomicBool,
 ) -> Result<Drive, BuildError> {
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
@@ -118,11 +155,16 @@ pub fn run(
     let robot = Robot::build(board, clock.clone(), first, options)?;
     let plant = robot.plant.clone().ok_or(BuildError::NoBus { board: board.name.clone() })?;
     let until = first + Span::from_millis(1_000 * seconds);
-    let fallen = AtomicBool::new(false);
-    let ending = runner::step(robot, &clock, until, &fallen, |_| {
-        fallen.fetch_or(plant.report(clock.now()).contacts.falls > 0, Ordering::Relaxed);
+    let over = AtomicBool::new(false);
+    let mut thirds = Thirds { seconds: seconds as f64, sums: Default::default(), before: Third::default() };
+    let ending = runner::step(robot, &clock, until, &over, |recorder| {
+        let report = plant.report(clock.now());
+        let ends = report.contacts.falls > 0 || interrupted.load(Ordering::Relaxed);
+        over.fetch_or(ends, Ordering::Relaxed);
+        let reflexes = recorder.summary().trips.iter().sum();
+        thirds.count(clock.now().since(first).as_secs_f64(), Third { reflexes, metres: report.distance_m });
     });
-    Ok(Drive { report: plant.report(clock.now()), recorder: ending.recorder })
+    Ok(Drive { report: plant.report(clock.now()), recorder: ending.recorder, thirds: thirds.sums })
 }
 
 /// The correction of `motor`, before the tanh, that turns the table's output for the sensor values `seen`
@@ -173,5 +215,24 @@ impl Tutor {
         }
         response.motors = trouble.motors(room, cycle, response.motors, &self.aims);
         Ok(response)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reflexes_are_counted_in_the_third_in_which_they_trip() {
+        let mut thirds = Thirds { seconds: 30.0, sums: Default::default(), before: Third::default() };
+        for (at_s, reflexes, metres) in
+            [(1.0, 1, 1.0), (9.9, 3, 2.0), (15.0, 3, 2.0), (20.0, 3, 3.0), (30.0, 4, 7.0)]
+        {
+            thirds.count(at_s, Third { reflexes, metres });
+        }
+        let wanted = [(3, 2.0), (0, 0.0), (1, 5.0)].map(|(reflexes, metres)| Third { reflexes, metres });
+        assert_eq!(thirds.sums, wanted);
+        assert_eq!([wanted[0].per_100_m(), wanted[2].per_100_m()], [150.0, 20.0]);
+        assert!(wanted[1].per_100_m().is_nan(), "it stood");
     }
 }

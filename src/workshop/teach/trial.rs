@@ -11,6 +11,7 @@ use crate::field::readout::Trial;
 use crate::runtime::robot::BuildError;
 use crate::sim::Report;
 use crate::workshop::learn::parallel;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// One drive of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,14 +63,15 @@ impl Rooms {
 }
 
 /// Drives once through each of `rooms` with `driver`, on `threads` threads. The drives are in the order of
-/// the rooms.
+/// the rooms. `None`: interrupted.
 pub fn trial(
     board: &Board,
     rooms: Rooms,
     threads: usize,
     driver: &Driver,
     quality: QualityLevel,
-) -> Result<Vec<TrialDrive>, BuildError> {
+    interrupted: &AtomicBool,
+) -> Result<Option<Vec<TrialDrive>>, BuildError> {
     let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
     let drives = parallel::map(threads, &seeds, |seed| {
         let (alone, plan) = (driver.clone(), board.field.clone());
@@ -78,8 +80,9 @@ pub fn trial(
         let cycle: Cycle<dyn Inspect> = Box::new(move |engine, input| {
             alone.cycle(&plan, &troubled.see(input, plan.shape.sensors), engine)
         });
-        let drive = run(board, *seed, rooms.seconds, quality, driver, cycle)?;
+        let drive = run(board, *seed, rooms.seconds, quality, driver, cycle, interrupted)?;
         Ok(TrialDrive { room: *seed, trouble, report: drive.report })
     });
-    drives.into_iter().collect()
+    let drives: Result<Vec<TrialDrive>, BuildError> = drives.into_iter().collect();
+    Ok(Some(drives?).filter(|_| !interrupted.load(Ordering::Relaxed)))
 }

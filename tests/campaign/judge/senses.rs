@@ -22,7 +22,8 @@ struct Sense {
     max_age: Span,
     valid: [f32; 2],
     frozen_after: Option<u32>,
-    /// Both ends of a 12-bit converter's range: a clipped signal has no noise, so it may repeat.
+    /// Values that may repeat: both ends of a 12-bit converter's range, where a clipped signal has no noise,
+    /// and a ranger's "nothing in range".
     ends: Option<[f32; 2]>,
     good_at: Option<Instant>,
     /// The last good value.
@@ -46,6 +47,7 @@ impl Sense {
             frozen_after: plan.frozen_after,
             ends: match plan.kind {
                 SensorKind::Chip(ChipSensor::HatAdc { per_count, .. }) => Some([0.0, 4095.0 * per_count]),
+                SensorKind::Chip(ChipSensor::Vl53l0x { .. }) => Some([0.0, 1.2]),
                 _ => None,
             },
             good_at: None,
