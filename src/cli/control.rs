@@ -199,6 +199,12 @@ fn page(status: &Status) {
     relay!("  commands   {} confirmed on the wire", status.commands_confirmed);
     measured::lines(status).iter().for_each(|line| relay!("  {line}"));
     status.buses.iter().for_each(bus);
+    // A ranger's first poll comes before its first range, so a single refused reading is no trouble.
+    let refused = status.measured.sensors.iter().filter(|sensor| sensor.refused > 1);
+    let refused: Vec<String> = refused.map(|sensor| format!("{} {}", sensor.name, sensor.refused)).collect();
+    if !refused.is_empty() {
+        relay!("  refused    readings of {}", refused.join(", "));
+    }
     if status.edge_storms > 0 {
         relay!(
             "  edges      {} floods on the input lines: a short press of a button may have been lost",

@@ -5,6 +5,7 @@
 mod bus;
 mod contact;
 mod link;
+mod sensor;
 
 use super::exit::Failure;
 use super::go;
@@ -27,6 +28,7 @@ use crate::system::executor::Rest;
 use crate::system::rt::Granted;
 use bus::BusLine;
 use contact::ContactReport;
+use sensor::SensorReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -119,6 +121,8 @@ pub struct RunReport {
     buses: Vec<BusLine>,
     /// How often the motors were stopped without waiting for the tick, by cause.
     halts: BTreeMap<&'static str, u64>,
+    /// What happened to the readings, by sensor. Sensors that are not read are absent.
+    sensors: BTreeMap<String, SensorReport>,
     records_dropped: u64,
     granted: BTreeMap<&'static str, Granted>,
     hung: Vec<&'static str>,
@@ -295,6 +299,7 @@ impl RunReport {
             bus: bus_report(outside, ending),
             buses: outside.buses.iter().map(|bus| BusLine::of(bus)).collect(),
             halts: outside.halt.counts().map(|(cause, times)| (cause.name(), times)).collect(),
+            sensors: SensorReport::by_name(board, ending.tick.admission()),
             records_dropped: count(&outside.records_dropped),
             granted: ending.granted.iter().cloned().collect(),
             hung: ending.hung.clone(),
@@ -400,6 +405,8 @@ impl RunReport {
         if !halts.is_empty() {
             say!("  stopped    at once, before the tick: {}", halts.join(", "));
         }
+        let troubled = self.sensors.iter().filter_map(|(name, sensor)| sensor.line(name));
+        troubled.for_each(|line| say!("  sensor     {line}"));
     }
 
     fn say_troubles(&self) {

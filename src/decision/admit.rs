@@ -327,6 +327,11 @@ impl Admission {
         inputs
     }
 
+    /// How many readings were refused, by channel.
+    pub fn refused(&self) -> impl Iterator<Item = u64> {
+        self.counters().map(|counters| counters.refused.iter().sum())
+    }
+
     /// What happened to the readings, by channel.
     pub fn counters(&self) -> impl ExactSizeIterator<Item = &SensorCounters> {
         self.channels.iter().map(|channel| &channel.counters)

@@ -3,6 +3,7 @@
 //! of the motors' bus, which that bus's thread advances. Any thread may read it. Each value is read
 //! atomically, but two values may come from different slots.
 
+use crate::base::frame::MAX_SENSORS;
 use crate::decision::mode::{ArmRefusal, Disarm, Mode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
@@ -20,7 +21,18 @@ pub struct LoopStatusCell {
     refused: AtomicU64,
     armings: AtomicU64,
     disarmed: AtomicU64,
+    readings_refused: ByChannel,
     bus: Arc<AtomicU64>,
+}
+
+/// A count for each sensor.
+#[derive(Debug)]
+struct ByChannel([AtomicU64; MAX_SENSORS]);
+
+impl Default for ByChannel {
+    fn default() -> ByChannel {
+        ByChannel(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
 }
 
 /// A copy of the values.
@@ -64,6 +76,18 @@ impl LoopStatusCell {
         self.armings.store(status.armings, Ordering::Relaxed);
         self.disarmed.store(status.disarmed.map_or(0, Disarm::bits), Ordering::Relaxed);
         self.slots.store(status.slots, Ordering::Release);
+    }
+
+    /// Writes how many readings of each sensor were refused, in the order of the board's sensors.
+    pub(crate) fn store_readings_refused(&self, counts: impl Iterator<Item = u64>) {
+        for (cell, count) in self.readings_refused.0.iter().zip(counts) {
+            cell.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// How many readings of each sensor were refused, in the order of the board's sensors; 0 beyond them.
+    pub fn readings_refused(&self) -> impl Iterator<Item = u64> {
+        self.readings_refused.0.iter().map(|cell| cell.load(Ordering::Relaxed))
     }
 
     /// The newest status.
@@ -136,5 +160,7 @@ mod tests {
         assert_eq!(status.latched, Some(0), "cause 0 is not the same as no cause");
         loop_status.store(&status);
         assert_eq!(loop_status.load(), status);
+        loop_status.store_readings_refused([0, 7].into_iter());
+        assert_eq!(loop_status.readings_refused().take(3).collect::<Vec<_>>(), [0, 7, 0]);
     }
 }

@@ -90,6 +90,7 @@ impl Tick {
         let command = command.requested_by(self.field.requester());
         self.motor_link.hand_over(command);
         self.launch(index, slot, (&frame, &shown), mode, quality);
+        self.loop_status.store_readings_refused(self.senses.admission.refused());
         self.loop_status.store(&self.status(verdict.active));
 
         let (readings, untold) = self.senses.tap.counts();

@@ -46,7 +46,8 @@ fn a_simulated_runtime_does_not_pass_for_the_real_robot() {
     assert_eq!(status["simulated"], true);
     let real = object(&out(&output(&["check", "generic-linux", "--json"])));
     assert_ne!(status["board_digest"], real["digest"], "neither guard nor safe-stop takes it for the robot");
-    assert!(page.contains("(simulated)") && page.contains("; simulated"), "{page}");
+    let first = page.lines().next().unwrap_or_default();
+    assert!(first.contains("; simulated") && first.matches("simulated").count() == 1, "{page}");
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
 }
 
@@ -91,4 +92,36 @@ fn a_world_file_replaces_the_room_of_a_simulated_run_only() {
     std::fs::remove_file(file).expect("it is there");
     let none = output(&run);
     assert_eq!(none.status.code(), Some(69), "{}", err(&none));
+}
+
+/// A field engineer sees which sensor gives trouble, and what kind, during a run and after it.
+#[test]
+fn refused_readings_are_in_the_status_and_the_report() {
+    let folder = Folder::new("refused");
+    let path = &*folder.path("control");
+    let fault = "sonar-silent:0@0.5+60";
+    let run = Running::start(&["run", "--for", "60s", "--control", path, "--fault", fault, "--json"], |_| ());
+    let until = Instant::now() + Duration::from_secs(60);
+    let refused = |status: &Value, name: &str| {
+        let sensors = status["sensors"].as_array()?; // absent before the first slot
+        sensors.iter().find(|sensor| sensor["name"] == name).and_then(|sensor| sensor["refused"].as_u64())
+    };
+    loop {
+        let status = output(&["status", "--socket", path, "--json"]);
+        let status = status.status.success().then(|| object(&out(&status)));
+        if let Some(status) = status.filter(|status| refused(status, "range") > Some(1)) {
+            assert_eq!(refused(&status, "ground-left"), Some(0), "{status}");
+            break;
+        }
+        assert!(Instant::now() < until, "no reading was refused");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let page = out(&output(&["status", "--socket", path]));
+    assert!(page.contains("  refused    readings of range "), "{page}");
+    run.send(&[rustix::process::Signal::INT]);
+    let ended = run.finish();
+    let sensors = object(&out(&ended))["sensors"].clone();
+    assert!(sensors["range"]["refused"]["timeout"].as_u64() > Some(0), "{sensors}");
+    assert_eq!(sensors["ground-left"]["refused"], serde_json::json!({}), "{sensors}");
+    assert!(out(&ended).contains("  sensor     range: "), "{}", out(&ended));
 }

@@ -166,6 +166,9 @@ fn parts(measured: &Measured, page: &mut Page) {
     }
     let mut good = page.gauge("sensor_good", "Whether each sensor's value is credible.");
     measured.sensors.iter().for_each(|s| good.with(&[("sensor", &s.name)], bit(s.health == "good")));
+    let mut refused =
+        page.counter("sensor_readings_refused_total", "Readings of each sensor that were refused.");
+    measured.sensors.iter().for_each(|s| refused.with(&[("sensor", &s.name)], s.refused));
     let mut values = page.gauge("sensor_value", "Newest admitted value of each sensor, in its board's unit.");
     for sensor in &measured.sensors {
         let labels = [("sensor", sensor.name.as_str()), ("unit", sensor.unit.as_str())];

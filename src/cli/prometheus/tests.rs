@@ -157,6 +157,7 @@ fn full() -> Status {
         value,
         age_ms: value.map(|_| 30.0),
         health: if value.is_some() { "good" } else { "never read" }.into(),
+        refused: 4,
     };
     status.measured.sensors =
         vec![sensor("range", Some(0.5)), sensor("floor", None), sensor("odd", Some(f32::NAN))];
@@ -234,6 +235,7 @@ fn a_page_is_read_by_a_strict_reader_with_its_values() {
     assert_eq!(of("ganglion_temperature_celsius", None), 48.5);
     assert_eq!(of("ganglion_sensor_age_seconds", Some(("sensor", "range"))), 0.03);
     assert_eq!(of("ganglion_sensor_good", Some(("sensor", "floor"))), 0.0);
+    assert_eq!(of("ganglion_sensor_readings_refused_total", Some(("sensor", "range"))), 4.0);
     assert_eq!(families["ganglion_sensor_value"].samples.len(), 1, "no sample for a missing value or NaN");
     assert_eq!(of("ganglion_bus_recoveries_total", Some(("step", "reset"))), 1.0);
     assert_eq!(of("ganglion_edge_storms_total", None), 6.0);

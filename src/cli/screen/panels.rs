@@ -93,7 +93,7 @@ pub(super) fn sensors(status: &Status, most: usize) -> Panel {
     Panel { title: "Sensors".into(), rows: first(rows, most, "sensors") }
 }
 
-fn sensor(SensorStatus { name, unit, value, age_ms, health }: &SensorStatus) -> Row {
+fn sensor(SensorStatus { name, unit, value, age_ms, health, .. }: &SensorStatus) -> Row {
     let bad = health != "good";
     let value = value.map_or("-".to_string(), |value| number(value.into()));
     let age = age_ms.map_or(String::new(), age);

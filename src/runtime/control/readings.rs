@@ -30,6 +30,9 @@ pub struct SensorStatus {
     pub age_ms: Option<f64>,
     /// Whether it is credible: `good`, `stale`, `never read`, or why the newest reading was refused.
     pub health: String,
+    /// How many of its readings were refused since the start.
+    #[serde(default)]
+    pub refused: u64,
 }
 
 /// A motor at the newest slot.
@@ -133,6 +136,7 @@ fn sensor(name: &str, unit: &str, sample: &Sample, now: Instant) -> SensorStatus
         value: was_read.then_some(sample.value),
         age_ms: was_read.then(|| now.since(sample.stamp).as_secs_f64() * 1e3),
         health: health(sample.health).to_string(),
+        refused: 0, // the loop's status has it
     }
 }
 

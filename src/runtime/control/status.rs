@@ -231,7 +231,10 @@ impl Sources {
     /// The robot's status now, without its map and slices.
     pub fn status(&self) -> Status {
         let status = self.loop_status.load();
-        let measured = newest(&self.measured);
+        let mut measured = newest(&self.measured);
+        for (sensor, refused) in measured.sensors.iter_mut().zip(self.loop_status.readings_refused()) {
+            sensor.refused = refused;
+        }
         let goal = measured.goal.as_ref().and_then(|goal| goal.goal);
         Status {
             schema: SCHEMA,

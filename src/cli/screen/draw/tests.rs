@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 fn sensor(name: &str, value: f32, unit: &str, health: &str) -> SensorStatus {
     let (value, age_ms) = (Some(value), Some(12.0));
-    SensorStatus { name: name.into(), unit: unit.into(), value, age_ms, health: health.into() }
+    SensorStatus { name: name.into(), unit: unit.into(), value, age_ms, health: health.into(), refused: 0 }
 }
 
 fn measured() -> Measured {
