@@ -33,10 +33,13 @@ impl SensorReport {
         read.map(|(sensor, counters)| (sensor.name.clone(), SensorReport::of(counters))).collect()
     }
 
-    /// A line about the sensor's trouble, if it had any.
+    /// A line about the sensor's trouble, if it had any. A single refused reading is none: a ranger's first
+    /// poll comes before its first range.
     pub fn line(&self, name: &str) -> Option<String> {
         let SensorReport { admitted, refused, stale, out_of_order, from_future } = self;
-        let refused = refused.iter().map(|(why, times)| format!("refused {times} ({why})"));
+        let is_sound = refused.values().sum::<u64>() <= 1;
+        let refused =
+            refused.iter().filter(|_| !is_sound).map(|(why, times)| format!("refused {times} ({why})"));
         let others = [
             ("times stale", *stale),
             ("out of order", *out_of_order),
@@ -57,7 +60,8 @@ mod tests {
     #[test]
     fn a_sensors_trouble_is_one_line() {
         let sound = SensorCounters { admitted: 90, ..SensorCounters::default() };
-        assert_eq!(SensorReport::of(&sound).line("range"), None);
+        let early = SensorCounters { refused: [0, 1, 0, 0, 0, 0], ..sound };
+        assert_eq!([sound, early].map(|counters| SensorReport::of(&counters).line("range")), [None, None]);
         let refused = [0, 3, 1, 0, 0, 0];
         let troubled = SensorCounters { refused, stale: 2, out_of_order: 1, ..sound };
         assert_eq!(

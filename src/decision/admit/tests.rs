@@ -148,7 +148,7 @@ fn a_ranger_may_repeat_that_nothing_is_in_range() {
         ..range()
     };
     for (metres, refused) in [(0.6, 8), (1.199, 8), (1.2, 0)] {
-        let mut rig = Rig::new(&[ranger.clone()]);
+        let mut rig = Rig::new(std::slice::from_ref(&ranger));
         for step in 0..10 {
             rig.read(Ok(metres), 40 * step);
         }
