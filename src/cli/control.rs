@@ -4,6 +4,7 @@ use super::exit::Failure;
 use super::{arguments, measured, output};
 use crate::base::plan::Cause;
 use crate::base::time::Span;
+use crate::decision::admit::REFUSED_IF_SOUND;
 use crate::memory::map::MapStatus;
 use crate::runtime::brain::status::BRAIN_SOCKET;
 use crate::runtime::control::{self, Ask, BusStatus, CONTROL_SOCKET, Reply, Status};
@@ -199,8 +200,7 @@ fn page(status: &Status) {
     relay!("  commands   {} confirmed on the wire", status.commands_confirmed);
     measured::lines(status).iter().for_each(|line| relay!("  {line}"));
     status.buses.iter().for_each(bus);
-    // A ranger's first poll comes before its first range, so a single refused reading is no trouble.
-    let refused = status.measured.sensors.iter().filter(|sensor| sensor.refused > 1);
+    let refused = status.measured.sensors.iter().filter(|sensor| sensor.refused > REFUSED_IF_SOUND);
     let refused: Vec<String> = refused.map(|sensor| format!("{} {}", sensor.name, sensor.refused)).collect();
     if !refused.is_empty() {
         relay!("  refused    readings of {}", refused.join(", "));

@@ -3,7 +3,7 @@
 
 use super::exit::Failure;
 use crate::base::fault::BusFault;
-use crate::base::plan::addresses::{Expected, also_answers, expected, holder, is_assigned, wakes_here};
+use crate::base::plan::addresses::{Expected, also_answers, expected, holder, moved};
 use crate::base::plan::{Board, BusPlan, I2cNode};
 use crate::base::time::MonotonicClock;
 use crate::deploy::board::{self};
@@ -216,10 +216,11 @@ fn describe(
 ) -> Option<String> {
     let known = expected.iter().find(|device| device.address == address).map(|device| device.what.as_str());
     let of_chip = also_answers(board, bus, address);
-    let waking: Vec<&str> = wakes_here(board, bus, address).map(|sensor| sensor.name.as_str()).collect();
+    let waking = moved(board, bus).filter(|(_, first, _)| *first == address);
+    let waking: Vec<&str> = waking.map(|(sensor, ..)| sensor.name.as_str()).collect();
     Some(match (presence, known) {
         (Presence::Silent, None) => return None,
-        (Presence::Silent, Some(what)) if is_assigned(board, bus, address) => {
+        (Presence::Silent, Some(what)) if moved(board, bus).any(|(.., own)| own == address) => {
             format!(
                 "{what}: gets this address in its set-up; 'ganglion doctor --test' sets it up and reads it"
             )

@@ -36,6 +36,9 @@ pub const fn refusal(fault: ReadingFault) -> usize {
     }
 }
 
+/// A sound sensor may have this many readings refused: a ranger's first poll comes before its first range.
+pub const REFUSED_IF_SOUND: u64 = 1;
+
 /// What happened to the readings of one sensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SensorCounters {

@@ -70,7 +70,7 @@ const CLEAR: u8 = 0x0B;
 /// Its code for "no target", millimetres, and what that means in metres, as anything farther away: nothing is
 /// nearer than this.
 const NO_TARGET_MM: u16 = 8190;
-const NO_TARGET_M: f32 = 1.2;
+pub const NO_TARGET_M: f32 = 1.2;
 
 /// A fifth of gravity in the chip's second range (4 g), counts: with less, or at an end of the range, the
 /// direction of gravity is unknown.

@@ -51,20 +51,12 @@ pub fn also_answers(board: &Board, bus: usize, address: u8) -> bool {
     all_call || here.any(|sensor| sensor.kind.wakes_at() == Some(address))
 }
 
-/// The sensors on bus `bus` whose chip answers at `address` after power-on, and elsewhere after its set-up.
-pub fn wakes_here(board: &Board, bus: usize, address: u8) -> impl Iterator<Item = &SensorPlan> {
-    let is_moved = move |sensor: &&SensorPlan| {
-        sensor.kind.wakes_at() == Some(address) && sensor.kind.i2c_address() != Some(address)
-    };
-    board.sensors.iter().filter(move |sensor| sensor.bus == bus).filter(is_moved)
-}
-
-/// Whether a chip of the board gets `address` on bus `bus` only in its set-up.
-pub fn is_assigned(board: &Board, bus: usize, address: u8) -> bool {
-    let mut here = board.sensors.iter().filter(|sensor| sensor.bus == bus);
-    here.any(|sensor| {
-        sensor.kind.i2c_address() == Some(address) && sensor.kind.wakes_at().is_some_and(|at| at != address)
-    })
+/// The sensors on bus `bus` whose set-up gives their chip another address: each with the addresses at which
+/// it answers after power-on and after its set-up.
+pub fn moved(board: &Board, bus: usize) -> impl Iterator<Item = (&SensorPlan, u8, u8)> {
+    let here = board.sensors.iter().filter(move |sensor| sensor.bus == bus);
+    let each = here.filter_map(|sensor| Some((sensor, sensor.kind.wakes_at()?, sensor.kind.i2c_address()?)));
+    each.filter(|(_, first, own)| first != own)
 }
 
 /// The holder of the reserved `address` on bus `bus`.

@@ -1,7 +1,7 @@
 //! What happened to a sensor's readings, in the report of a run.
 
 use crate::base::plan::Board;
-use crate::decision::admit::{Admission, REFUSALS, SensorCounters};
+use crate::decision::admit::{Admission, REFUSALS, REFUSED_IF_SOUND, SensorCounters};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -33,11 +33,10 @@ impl SensorReport {
         read.map(|(sensor, counters)| (sensor.name.clone(), SensorReport::of(counters))).collect()
     }
 
-    /// A line about the sensor's trouble, if it had any. A single refused reading is none: a ranger's first
-    /// poll comes before its first range.
+    /// A line about the sensor's trouble, if it had any.
     pub fn line(&self, name: &str) -> Option<String> {
         let SensorReport { admitted, refused, stale, out_of_order, from_future } = self;
-        let is_sound = refused.values().sum::<u64>() <= 1;
+        let is_sound = refused.values().sum::<u64>() <= REFUSED_IF_SOUND;
         let refused =
             refused.iter().filter(|_| !is_sound).map(|(why, times)| format!("refused {times} ({why})"));
         let others = [

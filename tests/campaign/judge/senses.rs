@@ -2,6 +2,7 @@
 //! whose sensor was never read. Uses the bytes on the wire: a value counts as true unless a program could
 //! know that it is wrong.
 
+use super::super::tape::NO_TARGET_M;
 use super::facts::Facts;
 use super::promise::Promise;
 use super::retreat::Retreats;
@@ -47,7 +48,7 @@ impl Sense {
             frozen_after: plan.frozen_after,
             ends: match plan.kind {
                 SensorKind::Chip(ChipSensor::HatAdc { per_count, .. }) => Some([0.0, 4095.0 * per_count]),
-                SensorKind::Chip(ChipSensor::Vl53l0x { .. }) => Some([0.0, 1.2]),
+                SensorKind::Chip(ChipSensor::Vl53l0x { .. }) => Some([0.0, NO_TARGET_M]),
                 _ => None,
             },
             good_at: None,
