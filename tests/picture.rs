@@ -113,7 +113,7 @@ fn each_contact_of_a_run_is_drawn_listed_and_counted() {
                     walls = [[0.2, 1.1, 1.4, 1.1], [0.2, 0.9, 1.4, 0.9], [1.4, 0.9, 1.4, 1.1]]\n";
     std::fs::write(&world, corridor).expect("a file");
     // A car that sees its corners touches nothing here.
-    let run = ["--board", "sim-sonar", "--clock", "sim", "--for", "10s", "--seed", "1", "--world", &world];
+    let run = ["--board", "sim-sonar", "--clock", "sim", "--for", "10s", "--seed", "3", "--world", &world];
     let (svg, report) = drawn(&file, &run);
     let listed = report["first_contacts"].as_array().expect("a list");
     assert_eq!(report["contacts"], listed.len(), "{report}");

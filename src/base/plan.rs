@@ -34,6 +34,7 @@ pub use field::{
 };
 pub use motor::{
     BackingPlan, Decision, EnablePlan, McuPlan, MotionPlan, MotorKind, MotorPlan, PwmPlan, StopLine,
+    WanderPlan,
 };
 pub use restraint::{Limits, Restraint};
 pub use rt::RtPlan;
@@ -97,9 +98,9 @@ pub struct Board {
     pub motion: Option<MotionPlan>,
     /// How the robot backs off; `None`: however the field requests.
     pub backing: Option<BackingPlan>,
-    /// Without an order, the robot leaves an arc on which its navigator remembers an obstacle within this
-    /// distance, metres; `None`: it drives as the field requests.
-    pub wander_clear_m: Option<f32>,
+    /// How it steers by its navigator's memory while it has no order; `None`: it drives as the field
+    /// requests.
+    pub wander: Option<WanderPlan>,
     /// The places of the robot's patrol, metres ahead and to the left of the start; empty: no patrol.
     pub patrol: Vec<[f64; 2]>,
     /// The decision fields of its behaviours.

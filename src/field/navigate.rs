@@ -86,9 +86,10 @@ pub trait Driver: Send {
     fn state(&self) -> navigator::State;
 
     /// The curvature, 1/m, positive to the left, for a robot at `pose` that drives forwards without a goal
-    /// and would take the curvature `wanted`: `wanted` itself unless it leads to an obstacle that the driver
-    /// remembers. Called after [`Driver::drive`]. A driver without a memory returns `wanted`.
-    fn keep_clear(&mut self, _pose: OdometryPose, wanted: f32) -> f32 {
+    /// and would take the curvature `wanted`: `wanted` itself, unless the driver remembers an obstacle there
+    /// or prefers ground that it has not visited for long. Called after [`Driver::drive`]. A driver without a
+    /// memory returns `wanted`.
+    fn wander(&mut self, _pose: OdometryPose, wanted: f32) -> f32 {
         wanted
     }
 }

@@ -92,7 +92,7 @@ pub fn board(grid: usize) -> Board {
         targets: Targets::default(),
         decisions: vec![decision("go", [0.5, 0.5]), decision("stay", [0.0, 0.0])],
         backing: None,
-        wander_clear_m: None,
+        wander: None,
         patrol: Vec::new(),
         decision_fields: Vec::new(),
         behaviours: Vec::new(),

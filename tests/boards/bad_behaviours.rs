@@ -52,6 +52,8 @@ fn keeping_clear_needs_a_navigator_and_a_servo() {
     let told = |text: &str| faults(text).join("\n");
     let far = told("inherits = \"picarx-v4\"\n[wander]\nclear_m = 0.7\n");
     assert!(far.contains("wander.clear_m") && far.contains("0.6"), "{far}");
+    let backwards = told("inherits = \"picarx-v4\"\n[wander]\nclear_m = 0.4\nnew_ground = -3.0\n");
+    assert!(backwards.contains("wander.new_ground") && backwards.contains("0"), "{backwards}");
     let differential = told("inherits = \"barn\"\n[wander]\nclear_m = 0.4\n");
     assert!(differential.contains("needs a servo that steers"), "{differential}");
     let shapeless =

@@ -1,7 +1,7 @@
 //! Boards that add something to another board: a tether, or rangers at the front corners.
 
 use super::shipped;
-use ganglion::base::plan::{Board, EngineKind, OnLoss, Restraint, Rule, Trip};
+use ganglion::base::plan::{Board, EngineKind, OnLoss, Restraint, Rule, Trip, WanderPlan};
 use ganglion::base::time::Span;
 
 /// Each rule: its sensor, when it trips and clears, what it forbids.
@@ -24,14 +24,17 @@ fn boards_with_corners_add_the_same_sensors_and_rules() {
         let (mut corners, others): (Vec<_>, Vec<_>) =
             board.sensors.iter().cloned().partition(|sensor| is_corner(&sensor.name));
         assert_eq!(others, plain.sensors, "{name}");
-        assert_eq!((board.bus, plain.wander_clear_m), (plain.bus, None), "{name}");
+        assert_eq!((board.bus, plain.wander), (plain.bus, None), "{name}");
         // Only the simulated ranger's noise is known, so only there is the limit strict.
         corners.iter_mut().for_each(|sensor| sensor.frozen_after = None);
-        (corners, of_corners, board.wander_clear_m)
+        (corners, of_corners, board.wander)
     });
     assert_eq!(added[0], added[1]);
     assert_eq!(added[1], added[2]);
-    assert_eq!((added[0].0.len(), added[0].1.len(), added[0].2), (2, 2, Some(0.45)));
+    assert_eq!(
+        (added[0].0.len(), added[0].1.len(), added[0].2),
+        (2, 2, Some(WanderPlan { clear_m: 0.45, new_ground: 3.0 }))
+    );
 }
 
 /// Tethered cars differ only in where the field is computed. The permitted silence is five periods at 50 Hz.

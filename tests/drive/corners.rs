@@ -7,8 +7,10 @@ use ganglion::base::plan::Board;
 use ganglion::deploy::board;
 use ganglion::sim::Report;
 
-/// Rooms in which a car without the sensors touches something within a minute; in most rooms it takes longer.
-const ROOMS: [u64; 3] = [5004, 4_398_046_511_133, 4_398_046_511_141];
+/// Rooms in which a car without the sensors soon touches something; in most rooms it takes longer.
+const ROOMS: [u64; 2] = [5013, 5020];
+/// How long that takes at most, seconds.
+const SOON: u64 = 110;
 
 /// A board, in a short test run with the smallest field.
 fn small(name: &str) -> Board {
@@ -18,13 +20,13 @@ fn small(name: &str) -> Board {
 }
 
 fn contacts(board: &Board, seed: u64) -> u64 {
-    run_board(board, seed, 60, &[]).report.contacts.all()
+    run_board(board, seed, SOON, &[]).report.contacts.all()
 }
 
 #[test]
 fn a_car_leaves_its_orbit_safely_only_if_it_sees_its_corners() {
     let corners = small("sim");
-    let blind = Board { wander_clear_m: corners.wander_clear_m, ..small("sim-sonar") };
+    let blind = Board { wander: corners.wander, ..small("sim-sonar") };
     for seed in ROOMS {
         let met = contacts(&blind, seed);
         assert!(met > 0, "seed {seed} tests nothing");

@@ -66,6 +66,17 @@ pub struct BackingPlan {
     pub start_m: f32,
 }
 
+/// How a car without an order steers by what its navigator remembers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WanderPlan {
+    /// The car leaves an arc on which an obstacle is remembered within this distance, metres.
+    pub clear_m: f32,
+    /// How much the car prefers ground that it has not driven over for long, where it would drive nearly
+    /// straight: how far it leaves the wanted arc for such ground, as a share of the sharpest curvature; 0:
+    /// not at all. A negative value prefers ground that it knows; for comparison.
+    pub new_ground: f32,
+}
+
 /// A label and its motor vector.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {

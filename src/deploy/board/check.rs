@@ -106,7 +106,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
         decisions: decisions?,
         motion: all_or_none(motion)?,
         backing: all_or_none(backing)?,
-        wander_clear_m: all_or_none(wander)?,
+        wander: all_or_none(wander)?,
         patrol: all_or_none(patrol)?.unwrap_or_default(),
         decision_fields: decision_fields?,
         behaviours: behaviours?,

@@ -157,7 +157,7 @@ fn for_machine(root: &Path) -> Vec<(&'static str, Board)> {
     board::names()
         .filter_map(load)
         .filter(|(_, board)| matches!(board.bus, BusPlan::Linux { .. }) && !board.compatible.is_empty())
-        .filter(|(_, board)| board.tether.is_none() && board.wander_clear_m.is_none())
+        .filter(|(_, board)| board.tether.is_none() && board.wander.is_none())
         .filter(|(_, board)| machine::matches(board, root).is_ok())
         .collect()
 }

@@ -10,7 +10,7 @@ use super::heading::{Chooser, Heading};
 use super::place_grid::PlaceGrid;
 use super::senses::{MAX_BEAMS, beams};
 use super::{Beam, Body, BodyError, Driver, Surroundings, Wish};
-use crate::base::plan::Board;
+use crate::base::plan::{Board, WanderPlan};
 use crate::decision::motion::OdometryPose;
 use crate::field::decision_field::steps_in;
 use serde::{Deserialize, Serialize};
@@ -152,9 +152,8 @@ impl Default for Options {
 pub struct Navigator {
     body: Body,
     options: Options,
-    /// Without a goal, a car leaves an arc on which it remembers an obstacle within this distance, metres;
-    /// `None`: it drives as the field requests.
-    clear_m: Option<f32>,
+    /// How a car steers by its memory without a goal; `None`: it drives as the field requests.
+    wander: Option<WanderPlan>,
     grid: PlaceGrid,
     wave: GoalWave,
     heading: Heading,
@@ -197,10 +196,10 @@ impl Navigator {
     /// The navigator of `board`; `None`: [`can_go`] is false.
     pub fn of(board: &Board, options: Options) -> Option<Navigator> {
         let navigator = Navigator::new(body(board)?, options).ok()?;
-        Some(Navigator { clear_m: board.wander_clear_m, ..navigator })
+        Some(Navigator { wander: board.wander, ..navigator })
     }
 
-    /// Without a goal, and without a board that makes it keep clear of obstacles. A body that is out of range
+    /// Without a goal, and without a board that makes it wander by its memory. A body that is out of range
     /// is refused.
     pub fn new(body: Body, options: Options) -> Result<Navigator, BodyError> {
         body.check()?;
@@ -208,7 +207,7 @@ impl Navigator {
         Ok(Navigator {
             body,
             options,
-            clear_m: None,
+            wander: None,
             grid: PlaceGrid::new(&body),
             wave: GoalWave::new(),
             heading: heading.expect("the settings are constants"),
@@ -375,12 +374,12 @@ impl Driver for Navigator {
         self.state
     }
 
-    fn keep_clear(&mut self, pose: OdometryPose, wanted: f32) -> f32 {
-        let Some(enough) = self.clear_m.filter(|_| !self.body.turns_on_spot() && is_usable(pose)) else {
+    fn wander(&mut self, pose: OdometryPose, wanted: f32) -> f32 {
+        let Some(plan) = self.wander.filter(|_| !self.body.turns_on_spot() && is_usable(pose)) else {
             return wanted;
         };
         self.find_room(pose);
-        self.room.clear(&self.body, &self.grid, pose, wanted, enough)
+        self.room.wander(&self.body, &self.grid, pose, wanted, &plan)
     }
 }
 

@@ -20,6 +20,9 @@ const MET: f32 = 0.5;
 /// that was seen to be free: a sensor that looks ahead detects only the near side of an obstacle, and the
 /// robot then passes the side that it has not seen.
 const UNSEEN_SIDE: f32 = 1.5;
+/// Ground within this distance of the robot's reference point counts as visited, in cells: about the width of
+/// a small car.
+const VISITED_WITHIN: f32 = 1.5;
 /// What a hit of a thin ray adds, as a share of the difference between the memory and 1.
 const RAY_HIT: f32 = 0.6;
 /// What a hit adds in the middle of a cone; half of it at the edges, which are less likely to have caused the
@@ -127,12 +130,16 @@ pub struct PlaceGrid {
     met: Vec<f32>,
     /// For each cell, 1: just seen to be free, or driven over; fades.
     seen: Vec<f32>,
+    /// For each cell, 1: the robot has just driven over it or past it; fades.
+    visited: Vec<f32>,
     /// Cells in which the middle of the body must not be.
     closed: Vec<bool>,
     /// The cells around an obstacle that are closed because of it, relative to its cell.
     reach: Vec<Cell>,
     /// The cells around a hit that may belong to the same obstacle, relative to its cell.
     unseen_side: Vec<Cell>,
+    /// The cells that count as visited when the robot is in a cell, relative to this cell.
+    visit: Vec<Cell>,
     /// Whether each cell counts as part of an obstacle; computed with `closed`.
     solid: Vec<bool>,
     half_width: f32,
@@ -148,9 +155,11 @@ impl PlaceGrid {
             window: Window::around([0.0; 2]),
             met: vec![0.0; CELLS],
             seen: vec![0.0; CELLS],
+            visited: vec![0.0; CELLS],
             closed: vec![false; CELLS],
             reach: cells_within(body.keeps_clear() / CELL),
             unseen_side: cells_within(UNSEEN_SIDE),
+            visit: cells_within(VISITED_WITHIN),
             solid: vec![false; CELLS],
             half_width: body.half_width,
             last: None,
@@ -186,18 +195,25 @@ impl PlaceGrid {
         }
         self.last = Some(pose);
         let window = Window::around(pose.at);
-        let PlaceGrid { met, seen, .. } = self;
+        let PlaceGrid { met, seen, visited, .. } = self;
         window.entered(&self.window, |cell| {
             met[cell] = 0.0;
             seen[cell] = 0.0;
+            visited[cell] = 0.0;
         });
         self.window = window;
         if self.way >= f64::from(CELL) {
             let left = libm::exp(-self.way / FADES_OVER) as f32;
-            for value in self.met.iter_mut().chain(&mut self.seen) {
+            for value in self.met.iter_mut().chain(&mut self.seen).chain(&mut self.visited) {
                 *value *= left;
             }
             self.way = 0.0;
+            let [x, y] = cell_of(pose.at);
+            for away in &self.visit {
+                if let Some(cell) = self.window.index([x + away[0], y + away[1]]) {
+                    self.visited[cell] = 1.0;
+                }
+            }
         }
         let side = f64::from(self.half_width);
         for (ahead, left) in [(0.0, 0.0), (0.0, side), (0.0, -side)] {
@@ -323,6 +339,12 @@ impl PlaceGrid {
         self.window.index(cell_of(at)).is_some_and(|cell| !self.closed[cell])
     }
 
+    /// How recently the robot has driven over this ground or past it: 1 just now, 1/e after 40 m, 0
+    /// never.
+    pub fn visited(&self, at: [f64; 2]) -> f32 {
+        self.window.index(cell_of(at)).map_or(0.0, |cell| self.visited[cell])
+    }
+
     /// Whether this ground was seen to be free or driven over, and no obstacle is remembered near it.
     pub fn is_known_free(&self, at: [f64; 2]) -> bool {
         self.window.index(cell_of(at)).is_some_and(|cell| !self.closed[cell] && self.seen[cell] > MET)
@@ -425,6 +447,21 @@ mod tests {
         assert!(!grid.is_open([1.05, 0.05]), "no cell outside the window is open");
         // The storage of that cell is reused for the cell 12.8 m farther on, which is empty.
         assert!(grid.is_open([13.85, 0.05]) && grid.window().index(cell_of([13.85, 0.05])).is_some());
+    }
+
+    #[test]
+    fn ground_counts_as_visited_until_that_fades() {
+        let mut grid = PlaceGrid::new(&CAR);
+        (0..=20).for_each(|step| grid.follow(at(0.05 + f64::from(step) * 0.1)));
+        let at_1_m = |grid: &PlaceGrid, left| grid.visited([1.05, 0.05 + left]);
+        assert_eq!([0.0, 0.1, -0.1].map(|left| at_1_m(&grid, left) > 0.95), [true; 3]);
+        assert_eq!([0.2, -0.2].map(|left| at_1_m(&grid, left)), [0.0; 2], "beside the car's way");
+        assert_eq!(grid.visited([2.55, 0.05]), 0.0, "ahead of it");
+        assert_eq!(grid.visited([50.0, 0.05]), 0.0, "outside the window");
+        let way = (1..=400).map(|step| at(2.05 + if step % 2 == 0 { 0.0 } else { 0.1 }));
+        way.for_each(|pose| grid.follow(pose));
+        let faded = at_1_m(&grid, 0.0);
+        assert!((faded - libm::expf(-41.0 / 40.0)).abs() < 0.01, "after 41 m: {faded}");
     }
 
     #[test]

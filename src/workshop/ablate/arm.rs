@@ -42,8 +42,12 @@ pub enum Arm {
     MotorEcho,
     /// The field does not receive what the map reports about the present place.
     Recall,
-    /// Nothing steers the robot away from obstacles that the navigator remembers.
+    /// Nothing steers the robot by what the navigator remembers.
     Wander,
+    /// It leaves arcs to remembered obstacles, but seeks no new ground.
+    NewGround,
+    /// Instead of new ground it seeks ground that it knows: what leaving its orbit does by itself.
+    KnownGround,
 }
 
 /// How an arm is taught.
@@ -62,7 +66,7 @@ const MUTE: Scale = Scale { low: -1e30, high: 1e30, curve: Curve::Linear };
 
 impl Arm {
     /// All arms, the whole field first.
-    pub const ALL: [Arm; 17] = [
+    pub const ALL: [Arm; 19] = [
         Arm::Whole,
         Arm::Table,
         Arm::Random,
@@ -80,6 +84,8 @@ impl Arm {
         Arm::MotorEcho,
         Arm::Recall,
         Arm::Wander,
+        Arm::NewGround,
+        Arm::KnownGround,
     ];
 
     /// The name on the command line and in reports.
@@ -102,6 +108,8 @@ impl Arm {
             Arm::MotorEcho => "no-motor-echo",
             Arm::Recall => "no-recall",
             Arm::Wander => "no-wander",
+            Arm::NewGround => "no-new-ground",
+            Arm::KnownGround => "known-ground",
         }
     }
 
@@ -154,7 +162,11 @@ impl Arm {
             Arm::Recall => {
                 mute(&mut board, |kind| matches!(kind, SensorKind::Computed(ComputedSensor::Recall { .. })))?
             }
-            Arm::Wander => drop(board.wander_clear_m.take()?),
+            Arm::Wander => drop(board.wander.take()?),
+            Arm::NewGround | Arm::KnownGround => {
+                let wander = board.wander.as_mut().filter(|wander| wander.new_ground != 0.0)?;
+                wander.new_ground *= if self == Arm::KnownGround { -1.0 } else { 0.0 };
+            }
             _ => {}
         }
         Some(board)

@@ -169,7 +169,7 @@ fn patrol(board: &Board, report: &mut Report) {
 /// Checks that a robot that keeps clear of what it remembers can navigate and steers.
 fn wander(board: &Board, report: &mut Report) {
     let steers = MotionModel::of(board).is_some_and(|motion| motion.steering.is_some());
-    if board.wander_clear_m.is_some() && !(steers && can_go(board)) {
+    if board.wander.is_some() && !(steers && can_go(board)) {
         let rule = "keeping clear needs a servo that steers and a navigator: `body` in [motion], and the `beam` \
                     of each ranging sensor";
         report.misfit("wander.clear_m", rule.to_string());

@@ -1,7 +1,7 @@
 //! `[rt]`, `[motion]`, `[backing]`, `[wander]`, `[patrol]` and `[sim]`: what is requested from the system,
 //! how the robot moves, backs off and wanders, where it patrols, and the simulated room.
 
-use crate::base::plan::{BackingPlan, MotionPlan, RangerFaults, RtPlan, SimPlan, SonarModule};
+use crate::base::plan::{BackingPlan, MotionPlan, RangerFaults, RtPlan, SimPlan, SonarModule, WanderPlan};
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 use crate::drive::backtrack::LONGEST_M;
@@ -54,9 +54,11 @@ pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
 }
 
 /// `[wander]`.
-pub fn wander(section: &Section<'_>) -> Option<f32> {
+pub fn wander(section: &Section<'_>) -> Option<WanderPlan> {
     // The navigator looks at least 0.6 m along each arc.
-    section.real("clear_m", 0.05..=0.6).required().map(|clear_m| clear_m as f32)
+    let clear_m = section.real("clear_m", 0.05..=0.6).required();
+    let new_ground = section.real("new_ground", 0.0..=10.0).or(0.0);
+    Some(WanderPlan { clear_m: clear_m? as f32, new_ground: new_ground as f32 })
 }
 
 /// `[patrol]`.

@@ -31,6 +31,12 @@ const GENTLE: f32 = 0.25;
 /// ... for at least this distance, metres.
 const KNOWN: f32 = 0.3;
 
+/// Whether the ground along an arc was visited is looked up from this sample on, in units of [`STEP`]: the
+/// car has only just been nearer.
+const VISITS_FROM: u8 = 6;
+/// The last sample, in units of [`STEP`]: as far as the shortest length up to which room is measured.
+const VISITS_TO: u8 = 12;
+
 /// The arc that the car takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Arc {
@@ -74,24 +80,45 @@ impl Arcs {
     }
 
     /// The arc that a car without a goal takes if it wants to drive forwards along `wanted`, as a share of
-    /// the sharpest curvature: `wanted`, or the nearest arc with `enough` room, metres. `known_room` measures
-    /// the room along an arc over ground that is known to be free. Without any such arc: `wanted`.
-    pub(super) fn clear(&self, wanted: f32, enough: f32, known_room: impl Fn(f32) -> f32) -> f32 {
-        let arcs = || SHARES.into_iter().zip(self.rooms);
-        let nearer = |a: &(f32, f32), b: &(f32, f32)| (a.0 - wanted).abs().total_cmp(&(b.0 - wanted).abs());
-        if arcs().min_by(nearer).is_none_or(|(_, room)| room >= enough) {
-            return wanted;
-        }
+    /// the sharpest curvature: the best arc with `enough` room, metres, or `wanted` if there is none.
+    /// `known_room` measures the room along an arc over ground that is known to be free. The best arc is the
+    /// one nearest to the wanted one, after `cost` was added to its distance.
+    pub(super) fn clear(
+        &self,
+        wanted: f32,
+        enough: f32,
+        known_room: impl Fn(f32) -> f32,
+        cost: impl Fn(f32) -> f32,
+    ) -> f32 {
+        let nearest = SHARES.into_iter().min_by(|a, b| (a - wanted).abs().total_cmp(&(b - wanted).abs()));
+        let arcs = || SHARES.into_iter().zip(self.rooms).filter(|(_, room)| *room >= enough);
+        let is_clear = arcs().any(|(share, _)| Some(share) == nearest);
         let is_gentle = |share: f32| share.abs() <= GENTLE.max(wanted.abs());
-        let free = arcs()
-            .filter(|(share, room)| *room >= enough && (is_gentle(*share) || known_room(*share) >= KNOWN));
-        free.min_by(nearer).map_or(wanted, |(share, _)| share)
+        let allowed = arcs().map(|(share, _)| share).filter(|share| {
+            is_gentle(*share) || Some(*share) == nearest || !is_clear && known_room(*share) >= KNOWN
+        });
+        let costs = allowed.map(|share| {
+            let is_wanted = Some(share) == nearest;
+            let away = if is_wanted { 0.0 } else { (share - wanted).abs() };
+            (if is_wanted { wanted } else { share }, away + cost(share))
+        });
+        costs.min_by(|(_, a), (_, b)| a.total_cmp(b)).map_or(wanted, |(share, _)| share)
     }
 }
 
 /// Known free room ahead of a car at `pose` along the arc with this share of the sharpest curvature, metres.
 pub(super) fn known_room_ahead(body: &Body, grid: &PlaceGrid, pose: OdometryPose, share: f32) -> f32 {
     room_along(body, grid, pose, share / body.turning_radius, Way::KnownForwards)
+}
+
+/// How recently a car at `pose` has driven over the ground along the arc with this share of the sharpest
+/// curvature: the mean of [`PlaceGrid::visited`] from [`VISITS_FROM`] to [`VISITS_TO`].
+pub(super) fn visits_ahead(body: &Body, grid: &PlaceGrid, pose: OdometryPose, share: f32) -> f32 {
+    let samples = (VISITS_FROM..=VISITS_TO).map(|sample| {
+        let there = along(pose, STEP * f64::from(sample), share / body.turning_radius);
+        grid.visited(there.at)
+    });
+    samples.sum::<f32>() / (VISITS_TO - VISITS_FROM + 1) as f32
 }
 
 /// Known free room along the sharpest arc backwards that turns a car at `pose` to the side of `wanted`,
@@ -119,10 +146,7 @@ fn room_along(body: &Body, grid: &PlaceGrid, pose: OdometryPose, curvature: f32,
     let samples = (f64::from(farthest) / STEP) as usize;
     for sample in 1..=samples {
         let way = STEP * sample as f64 * if direction == Way::Backwards { -1.0 } else { 1.0 };
-        let half = way * f64::from(curvature) / 2.0;
-        let chord = if half.abs() < 1e-6 { way } else { way * libm::sin(half) / half };
-        let at = pose.place(chord * libm::cos(half), chord * libm::sin(half));
-        let there = OdometryPose { at, heading: pose.heading + 2.0 * half };
+        let there = along(pose, way, curvature);
         let is_free = |place| match direction {
             Way::Forwards => grid.is_open(place),
             Way::KnownForwards | Way::Backwards => grid.is_known_free(place),
@@ -132,6 +156,14 @@ fn room_along(body: &Body, grid: &PlaceGrid, pose: OdometryPose, curvature: f32,
         }
     }
     farthest
+}
+
+/// The pose after `way` metres along an arc.
+fn along(pose: OdometryPose, way: f64, curvature: f32) -> OdometryPose {
+    let half = way * f64::from(curvature) / 2.0;
+    let chord = if half.abs() < 1e-6 { way } else { way * libm::sin(half) / half };
+    let at = pose.place(chord * libm::cos(half), chord * libm::sin(half));
+    OdometryPose { at, heading: pose.heading + 2.0 * half }
 }
 
 /// How far off the direction a car still is, at best, on its way along an arc, radians. `off` is how far off
@@ -190,22 +222,35 @@ mod tests {
 
     #[test]
     fn a_car_leaves_an_arc_that_leads_to_an_obstacle() {
-        let known = |_| KNOWN;
-        assert_eq!(arcs(&[]).clear(-0.6, ENOUGH_ROOM, known), -0.6, "nothing is in the way");
+        let clear = |arcs: &Arcs, wanted| arcs.clear(wanted, ENOUGH_ROOM, |_| KNOWN, |_| 0.0);
+        assert_eq!(clear(&arcs(&[]), -0.6), -0.6, "nothing is in the way");
         let right = arcs(&[(-0.6, 0.45)]);
         assert!(right.rooms[3] < ENOUGH_ROOM, "{:?}", right.rooms);
-        let share = right.clear(-0.25, ENOUGH_ROOM, known);
+        let share = clear(&right, -0.25);
         assert!((0.0..=0.25).contains(&share), "the nearest arc that is clear: {share}");
-        assert_eq!(right.clear(0.5, ENOUGH_ROOM, known), 0.5, "on the other side nothing is in the way");
+        assert_eq!(clear(&right, 0.5), 0.5, "on the other side nothing is in the way");
+        assert_eq!(arcs(&[]).clear(0.03, ENOUGH_ROOM, |_| 0.0, |_| 0.0), 0.03, "between two arcs");
     }
 
     #[test]
     fn a_car_turns_sharply_only_over_known_ground() {
         let ahead = arcs(&[(-0.2, 0.5), (0.0, 0.5), (0.2, 0.5)]);
-        assert_eq!(ahead.clear(0.0, ENOUGH_ROOM, |_| KNOWN - 0.05), 0.0);
-        let share = ahead.clear(0.0, ENOUGH_ROOM, |_| KNOWN);
+        let clear = |known: fn(f32) -> f32| ahead.clear(0.0, ENOUGH_ROOM, known, |_| 0.0);
+        assert_eq!(clear(|_| KNOWN - 0.05), 0.0);
+        let share = clear(|_| KNOWN);
         assert!(share.abs() > GENTLE, "{share}");
-        assert_eq!(ahead.clear(0.0, ENOUGH_ROOM, |share| if share > 0.0 { KNOWN } else { 0.0 }), share.abs());
+        assert_eq!(clear(|share| if share > 0.0 { KNOWN } else { 0.0 }), share.abs());
+    }
+
+    #[test]
+    fn a_car_takes_a_gentle_arc_to_new_ground_and_no_sharp_one() {
+        let visited = |share: f32| if share < -0.2 { 0.0 } else { 3.0 };
+        let explore = |arcs: &Arcs, wanted| arcs.clear(wanted, ENOUGH_ROOM, |_| KNOWN, visited);
+        assert_eq!(explore(&arcs(&[]), 0.0), -GENTLE, "the nearest to the wanted one that is new");
+        assert_eq!(explore(&arcs(&[]), 0.1), -GENTLE);
+        let right = arcs(&[(-0.6, 0.45)]);
+        assert!(right.rooms[3] < ENOUGH_ROOM, "{:?}", right.rooms);
+        assert_eq!(explore(&right, 0.0), 0.0, "new ground behind an obstacle stays where it is");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::super::heading::unit;
 use super::super::place_grid::PlaceGrid;
 use super::super::{Beam, Body, CLEARANCE, Wish};
 use super::arcs::{self, Arcs};
+use crate::base::plan::WanderPlan;
 use crate::decision::motion::OdometryPose;
 use std::cell::LazyCell;
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
@@ -33,7 +34,8 @@ const FAR_OFF: f32 = 1.0;
 /// The room straight ahead counts as this much longer when the robot decides whether to back up, metres: it
 /// can still turn away.
 const SEEN_AHEAD: f32 = 0.1;
-/// Below this share of the sharpest curvature, an obstacle straight ahead is in the way.
+/// Below this share of the sharpest curvature a car drives nearly straight: an obstacle straight ahead is in
+/// the way, and a car without a goal may explore.
 const STRAIGHT: f32 = 0.3;
 /// It backs up only with more than this much known free ground behind it, metres.
 const ROOM_BEHIND: f32 = 0.125;
@@ -97,19 +99,25 @@ impl Room {
         self.behind = way(pose.heading + PI, BEHIND, true);
     }
 
-    /// The curvature that a car at `pose` takes if it would drive forwards with the curvature `wanted`, both
-    /// 1/m: `wanted`, or the nearest curvature that leads to no remembered obstacle within `enough` metres.
-    pub(super) fn clear(
+    /// The curvature that a car without a goal takes at `pose` if it would drive forwards with the curvature
+    /// `wanted`, both 1/m: one that leads to no remembered obstacle within `plan.clear_m` and is near
+    /// `wanted`. In the open it may be one that leads to ground that was not visited for long.
+    pub(super) fn wander(
         &self,
         body: &Body,
         grid: &PlaceGrid,
         pose: OdometryPose,
         wanted: f32,
-        enough: f32,
+        plan: &WanderPlan,
     ) -> f32 {
         let known_room = |share| arcs::known_room_ahead(body, grid, pose, share);
         let share = wanted * body.turning_radius;
-        let clear = self.arcs.clear(share, enough, known_room);
+        let explores = share.abs() <= STRAIGHT && plan.new_ground != 0.0;
+        let visits = |share| match explores {
+            true => plan.new_ground * arcs::visits_ahead(body, grid, pose, share),
+            false => 0.0,
+        };
+        let clear = self.arcs.clear(share, plan.clear_m, known_room, visits);
         if clear == share { wanted } else { clear / body.turning_radius }
     }
 
