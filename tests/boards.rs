@@ -13,6 +13,7 @@ mod inherit;
 mod large;
 mod schema;
 mod schema_subset;
+mod start;
 mod variants;
 
 use ganglion::deploy::board::{self, BoardError, Loaded};
