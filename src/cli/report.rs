@@ -5,6 +5,7 @@
 mod bus;
 mod contact;
 mod link;
+mod refused;
 mod sensor;
 
 use super::exit::Failure;
@@ -28,6 +29,7 @@ use crate::system::executor::Rest;
 use crate::system::rt::Granted;
 use bus::BusLine;
 use contact::ContactReport;
+use refused::RefusedReport;
 use sensor::SensorReport;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -79,6 +81,8 @@ pub struct RunReport {
     still_share: Option<f64>,
     /// How the robot backed off, on boards with [backing].
     backing: Option<BackingReport>,
+    /// Requests of the field that were refused.
+    refused: RefusedReport,
     /// Whether the motors are stopped at the end, according to the simulator (ground truth).
     motors_still: Option<bool>,
     /// Whether the motors' driver accepted the last stop command; absent without motors.
@@ -266,6 +270,7 @@ impl RunReport {
             backward_share: world.as_ref().map(|world| world.coverage.backward_share),
             still_share: world.as_ref().map(|world| world.coverage.standing_share),
             backing: ending.tick.backing().map(|counters| BackingReport::of(&counters, period_s)),
+            refused: RefusedReport::of(&ending.tick.command_counters(), period_s),
             motors_still: *motors_still,
             stop_heard: match ending.rest {
                 Rest::NoMotors => None,
@@ -430,6 +435,7 @@ impl RunReport {
                 self.field.unanswered
             );
         }
+        self.refused.lines().for_each(|line| say!("{line}"));
         let FieldCounters { held, losses, takeovers, retries, .. } = self.field;
         if held > 0 {
             say!("  held       {held} lost or refused samples; the field got the last good value instead");

@@ -17,7 +17,7 @@ use crate::decision::admit::Admission;
 use crate::decision::budget::Budget;
 use crate::decision::mode::{Disarm, Mode};
 use crate::decision::reflex::Signals;
-use crate::drive::act::Arbiter;
+use crate::drive::act::{ActCounters, Arbiter};
 use crate::drive::backtrack::BackingCounters;
 use crate::drive::motor_link::MotorLink;
 use crate::drive::trace::{CheckpointTap, FieldTrace, Inputs, ReadingTap, Record, Recorder};
@@ -216,6 +216,10 @@ impl Tick {
     /// How often and how far the robot backed off.
     pub fn backing(&self) -> Option<BackingCounters> {
         self.policy.backtrack.counters()
+    }
+    /// What the arbiter refused of the field's requests.
+    pub fn command_counters(&self) -> ActCounters {
+        self.arbiter.counters()
     }
     /// Counters of the link to the field.
     pub fn field_counters(&self) -> FieldCounters {

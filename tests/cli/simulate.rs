@@ -125,3 +125,14 @@ fn refused_readings_are_in_the_status_and_the_report() {
     assert_eq!(sensors["ground-left"]["refused"], serde_json::json!({}), "{sensors}");
     assert!(out(&ended).contains("  sensor     range: "), "{}", out(&ended));
 }
+
+/// The robot stands while it waits to reverse further; without this figure, nothing says why.
+#[test]
+fn a_run_reports_for_how_long_it_refused_to_reverse() {
+    let ended = output(&["run", "--clock", "sim", "--for", "30s", "--json"]);
+    let report = object(&out(&ended));
+    let seconds = report["refused"]["reverse_s"].as_f64().expect("it is a number");
+    assert!(seconds > 0.0, "this tests nothing: {report}");
+    assert_eq!(report["refused"]["not_finite_s"], 0.0);
+    assert!(out(&ended).contains(&format!("refused    {seconds:.2} s of reversing")), "{}", out(&ended));
+}

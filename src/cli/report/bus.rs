@@ -1,6 +1,6 @@
 //! A bus thread in the report of a run.
 
-use crate::drive::io::{BusCounters, RecoveryStep};
+use crate::drive::io::{BusCounters, DeviceCounters, RecoveryStep};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +25,9 @@ pub(super) struct BusLine {
     /// How often each recovery step was taken; steps that were never taken are absent.
     recovery_steps: BTreeMap<&'static str, u64>,
     late: u64,
+    /// How often each device was polled on a timer because its line was silent, by the names of its sensors;
+    /// devices whose line was never silent are absent.
+    unprompted: BTreeMap<String, u64>,
     /// The duration of each device's longest poll, by the names of its sensors.
     longest_us: BTreeMap<String, f64>,
 }
@@ -42,15 +45,11 @@ impl BusLine {
             stops_again: count(&bus.stops_again),
             cuts: count(&bus.cuts),
             longest_unled_us: Some(bus.longest_write_gap().as_micros_f64()).filter(|us| *us > 0.0),
-            losses: bus
-                .devices
-                .iter()
-                .map(|device| (device.name.clone(), count(&device.losses)))
-                .filter(|(_, times)| *times > 0)
-                .collect(),
+            losses: by_device(bus, |device| &device.losses),
             lost: bus.lost().map(String::from).collect(),
             recovery_steps: taken.filter(|(_, times)| *times > 0).collect(),
             late: bus.devices.iter().map(|device| count(&device.late)).sum(),
+            unprompted: by_device(bus, |device| &device.unprompted),
             longest_us: bus
                 .devices
                 .iter()
@@ -79,6 +78,14 @@ impl BusLine {
         if self.cuts > 0 {
             say!("             motors stopped by their line {} times while the bus hung", self.cuts);
         }
+        let silent: Vec<String> =
+            self.unprompted.iter().map(|(device, times)| format!("{device} (times: {times})")).collect();
+        if !silent.is_empty() {
+            say!(
+                "             devices polled on a timer, because their line was silent: {}",
+                silent.join(", ")
+            );
+        }
         let losses = self.losses.iter().map(|(device, times)| {
             let end = if self.lost.contains(device) { ", still lost at the end" } else { "" };
             format!("{device} (times: {times}{end})")
@@ -87,5 +94,29 @@ impl BusLine {
         if !losses.is_empty() {
             say!("             devices that were lost: {}", losses.join(", "));
         }
+    }
+}
+
+/// The devices whose counter is above zero, by the names of their sensors.
+fn by_device(bus: &BusCounters, counter: fn(&DeviceCounters) -> &AtomicU64) -> BTreeMap<String, u64> {
+    let counts = bus.devices.iter().map(|device| {
+        let times = counter(device).load(Ordering::Relaxed);
+        (device.name.clone(), times)
+    });
+    counts.filter(|(_, times)| *times > 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_devices_with_trouble_are_listed() {
+        let bus = BusCounters::new("motors", ["imu", "range"].map(String::from));
+        bus.devices[0].unprompted.store(3, Ordering::Relaxed);
+        bus.devices[1].losses.store(2, Ordering::Relaxed);
+        let line = serde_json::to_value(BusLine::of(&bus)).expect("it is plain data");
+        assert_eq!(line["unprompted"], serde_json::json!({ "imu": 3 }));
+        assert_eq!(line["losses"], serde_json::json!({ "range": 2 }));
     }
 }
