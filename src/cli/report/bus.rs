@@ -25,8 +25,8 @@ pub(super) struct BusLine {
     /// How often each recovery step was taken; steps that were never taken are absent.
     recovery_steps: BTreeMap<&'static str, u64>,
     late: u64,
-    /// How often each device was polled on a timer because its line was silent, by the names of its sensors;
-    /// devices whose line was never silent are absent.
+    /// How often each device that has a line was polled on a timer instead, by the names of its sensors: at
+    /// least for its first poll, and whenever its line was silent. Devices without a line are absent.
     unprompted: BTreeMap<String, u64>,
     /// The duration of each device's longest poll, by the names of its sensors.
     longest_us: BTreeMap<String, f64>,
@@ -77,14 +77,6 @@ impl BusLine {
         }
         if self.cuts > 0 {
             say!("             motors stopped by their line {} times while the bus hung", self.cuts);
-        }
-        let silent: Vec<String> =
-            self.unprompted.iter().map(|(device, times)| format!("{device} (times: {times})")).collect();
-        if !silent.is_empty() {
-            say!(
-                "             devices polled on a timer, because their line was silent: {}",
-                silent.join(", ")
-            );
         }
         let losses = self.losses.iter().map(|(device, times)| {
             let end = if self.lost.contains(device) { ", still lost at the end" } else { "" };
