@@ -212,7 +212,6 @@ impl Channel {
 #[derive(Clone, Debug)]
 pub struct Admission {
     channels: heapless::Vec<Channel, MAX_SENSORS>,
-    misdirected: u64,
 }
 
 impl Admission {
@@ -222,7 +221,7 @@ impl Admission {
     /// If there are more than [`MAX_SENSORS`]: the board check refuses that.
     pub fn new(sensors: &[SensorPlan]) -> Admission {
         assert!(sensors.len() <= MAX_SENSORS, "the board check limits the number of sensors");
-        Admission { channels: sensors.iter().map(Channel::new).collect(), misdirected: 0 }
+        Admission { channels: sensors.iter().map(Channel::new).collect() }
     }
 
     /// Processes one slot: checks each of `readings` (`frame` keeps the last one of each channel) and ages
@@ -254,8 +253,7 @@ impl Admission {
         let index = usize::from(reading.channel);
         let Some(channel) = self.channels.get_mut(index).filter(|c| matches!(c.origin, Origin::Readings))
         else {
-            self.misdirected += 1;
-            return None;
+            return None; // nothing sends one: the buses' sensors are the board's
         };
         let mut stamp = reading.stamp;
         if stamp > now {
@@ -340,11 +338,6 @@ impl Admission {
         self.channels.iter().map(|channel| &channel.counters)
     }
 
-    /// Readings for a channel that accepts none.
-    pub fn misdirected(&self) -> u64 {
-        self.misdirected
-    }
-
     /// The smallest value of `members`: as old as the oldest of them and no better than the worst of them.
     fn least(&mut self, frame: &Frame, members: u64, index: usize, now: Instant) -> Sample {
         let before = frame.samples[index].health;
@@ -395,7 +388,7 @@ fn worse(a: Health, b: Health) -> Health {
 impl Remembers for Admission {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
         archive.part("admission");
-        let Admission { channels, misdirected: _ } = self;
+        let Admission { channels } = self;
         channels.iter_mut().try_for_each(|channel| channel.walk(archive))
     }
 }
