@@ -1,7 +1,7 @@
 //! Runs a robot: on threads in real time, or stepped in virtual time. Both end the same way: a stop is
 //! requested, the stop command goes out on the wire, the workers end, and only then are the figures taken. A
-//! panic in any thread also ends a run: the motor worker stops the motors, and the run reports which thread
-//! panicked.
+//! panic in one of its threads also ends a run: the motor worker stops the motors, and the run reports which
+//! thread panicked.
 
 use crate::base::plan::RtPlan;
 use crate::base::time::{Clock, Instant, SimClock, Span};

@@ -212,9 +212,11 @@ impl SnapshotSender {
             return HandOver::NotNow;
         }
         self.progress.handed_over.fetch_add(1, Ordering::Release);
-        // The channel has room for every buffer. If the writer is gone, the buffer is lost, and later
-        // snapshots are skipped.
-        let _ = self.full.try_send(live);
+        // The channel has room for every buffer, so this fails only if the writer has panicked. Then the
+        // buffer is lost, and once all are, the next snapshots are skipped.
+        if self.full.try_send(live).is_err() {
+            self.progress.failed.fetch_add(1, Ordering::Release);
+        }
         HandOver::Given
     }
 }

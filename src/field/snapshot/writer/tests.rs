@@ -63,6 +63,23 @@ fn a_busy_writer_skips_a_snapshot_without_waiting() {
     assert_eq!(writer.counts().skipped, 3);
 }
 
+#[test]
+fn snapshots_for_a_writer_that_panicked_have_failed() {
+    let (alive, gone) = bounded::<()>(0);
+    let write = move |_: &Live, _: &mut Vec<u8>| {
+        let _ = &alive; // dropped by the panic, after the thread's end of the queue
+        panic!("a bug")
+    };
+    let buffers = Buffers { count: BUFFERS, bytes: 0, thread: "snapshot" };
+    let (mut sender, writer) = start(&small_board(8), buffers, |_| true, write).expect("a thread");
+    assert_eq!(sender.hand_over(|_| true), HandOver::Given);
+    assert!(gone.recv().is_err());
+    assert_eq!(sender.hand_over(|_| true), HandOver::Given);
+    assert_eq!(sender.hand_over(|_| true), HandOver::Skipped, "both buffers are lost");
+    let counts = writer.counts();
+    assert_eq!((counts.written, counts.failed, counts.skipped, counts.finished), (0, 1, 1, false));
+}
+
 /// A temporary snapshot path, and the path of the previous snapshot beside it.
 struct Spot(PathBuf);
 
