@@ -3,10 +3,11 @@
 //! that of the recorded path; where no path is left, reversing is forbidden, as by a reflex. After it has
 //! backed off from an edge or an obstacle, it turns away from the side on which a ground sensor saw the edge
 //! or a ranger that looks to that side the obstacle, or else to the side that it took last, so that it does
-//! not come back to the same place; if that does not help, as in a corner, it tries the other side. After an
-//! edge it does not steer back for a while. An obstacle that the sonar has lost may be beside the robot, so
-//! the robot does not steer towards it (`beside`). If the sonar's echo does not change although the commands
-//! are forwards, the robot is stuck and backs off (`stuck`).
+//! not come back to the same place. If it does come back, as in a corner, it backs off further each time
+//! (`same_place`). After an edge it does not steer back for a while. An obstacle that the sonar has lost and
+//! an edge that a ground sensor has seen may be beside the robot, so it does not steer or turn towards them
+//! (`beside`). If the sonar's echo does not change although the commands are forwards, the robot is stuck and
+//! backs off (`stuck`).
 //!
 //! This stage only changes requests and tightens limits, and the arbiter still applies every limit after it.
 //! Pure; all its memory is allocated at the start. A board without `[backing]` has none of this.
@@ -15,6 +16,7 @@ mod beside;
 mod eyes;
 mod path;
 mod phase;
+mod same_place;
 mod stuck;
 
 pub use path::LONGEST_M;
@@ -29,9 +31,10 @@ use crate::decision::reflex::{MAX_RULES, Verdict};
 use crate::field::FieldOutput;
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
 use beside::{Beside, Body};
-use eyes::{Eye, SideRanger, Sonar};
+use eyes::{EdgeSensor, SideRanger, Sonar};
 use path::Path;
 use phase::{Phase, Scene};
+use same_place::SamePlace;
 use stuck::Stuck;
 
 /// Smaller reverse requests are read-out noise. The arbiter treats requests below half of this as a stop.
@@ -52,13 +55,6 @@ const FURTHER_M: f64 = 0.1;
 /// with twice as many, cars backed into discs four times as often. At an edge the robot keeps turning to the
 /// same side until more than this many turns have failed.
 const FURTHER_MOST: u32 = 2;
-/// A turn has not helped if the robot has to back off again within this distance after it, metres: the way
-/// back then undoes most of the turn. With twice this distance and two turns, cars touched discs beside them
-/// when they changed sides.
-const HELPED_M: f64 = 0.15;
-/// After this many turns in a row that did not help, the robot turns to the other side: in a corner, it
-/// otherwise goes to and fro between the two walls.
-const UNHELPFUL_MOST: u32 = 3;
 /// The robot checks this distance ahead for places that it must not sweep over, metres: a little more than
 /// the length of the car, which its front covers in a second and a half.
 const AHEAD_M: f64 = 0.3;
@@ -157,7 +153,7 @@ struct Backing {
     /// The steering command that went out last.
     wheels: f32,
     /// The sensors that see edges.
-    edge_eyes: heapless::Vec<Eye, MAX_RULES>,
+    edge_sensors: heapless::Vec<EdgeSensor, MAX_RULES>,
     /// The rangers that see obstacles beside the robot.
     side_rangers: heapless::Vec<SideRanger, MAX_RULES>,
     sonar: Option<Sonar>,
@@ -177,10 +173,8 @@ struct Backing {
     tight: bool,
     /// Turns in a row that ended at an edge or obstacle.
     failed: u32,
-    /// Turns in a row that did not help.
-    unhelpful: u32,
-    /// How far the robot has gone since its last turn ended, metres; `None` once that is [`HELPED_M`].
-    since_turn: Option<f64>,
+    /// The retreats that began where the last one did.
+    same_place: SamePlace,
     /// How far the robot has gone backwards since it last went forwards, metres.
     backed: f64,
     /// Since when the robot has been armed; `None`: it is not armed.
@@ -205,7 +199,7 @@ impl Backing {
             steering,
             right,
             wheels: 0.0,
-            edge_eyes: board.reflexes.iter().filter_map(|rule| Eye::at_edge(board, rule)).collect(),
+            edge_sensors: board.reflexes.iter().filter_map(|rule| EdgeSensor::of(board, rule)).collect(),
             side_rangers: board.reflexes.iter().filter_map(|rule| SideRanger::of(board, rule)).collect(),
             path: Path::new(plan.trail_m.into()),
             phase: Phase::Following,
@@ -214,8 +208,7 @@ impl Backing {
             kept: (0.0, right),
             tight: false,
             failed: 0,
-            unhelpful: 0,
-            since_turn: None,
+            same_place: SamePlace::default(),
             backed: 0.0,
             armed: None,
             counters: BackingCounters::default(),
@@ -232,10 +225,6 @@ impl Backing {
         self.beside.went(way);
         self.stuck.went(way);
         self.kept.0 -= way;
-        self.since_turn = self.since_turn.map(|gone| gone + way);
-        if self.since_turn.is_some_and(|gone| gone >= HELPED_M) {
-            (self.unhelpful, self.since_turn) = (0, None);
-        }
         if way >= 0.0 {
             self.path.forwards(way, motors[self.steering], self.odometer.pose());
             self.backed = if way > 0.0 { 0.0 } else { self.backed };
@@ -256,7 +245,7 @@ impl Backing {
             self.path.begin(self.plan.start_m.into(), self.odometer.pose());
             self.phase = Phase::Following;
             (self.failed, self.from_edge) = (0, false);
-            (self.unhelpful, self.since_turn) = (0, None);
+            self.same_place = SamePlace::default();
             self.kept.0 = 0.0;
             self.beside.forget();
             self.stuck = Stuck::default();
@@ -319,7 +308,7 @@ impl Backing {
             Phase::Backing { due: true } => self.find_side(),
             _ => true,
         };
-        let asked = FURTHER_M * f64::from(self.failed.min(FURTHER_MOST));
+        let asked = FURTHER_M * f64::from(self.failed.min(FURTHER_MOST)) + self.same_place.further();
         let scene = Scene {
             wants_back: wanted < -LEAST_BACK,
             has_way: self.has_way(),
@@ -337,6 +326,10 @@ impl Backing {
         let before = self.phase;
         self.phase = before.next(&scene, &self.plan);
         self.count(before, &scene);
+        let is_backing = |phase| matches!(phase, Phase::Backing { due: true });
+        if is_backing(self.phase) && !is_backing(before) {
+            self.same_place.retreat(self.odometer.pose().at);
+        }
         self.learn_from(before, &scene);
         self.look(shown);
         match self.phase {
@@ -367,8 +360,7 @@ impl Backing {
     }
 
     /// If a turn ended at an edge or obstacle, the next one goes to the other side; after an edge it does so
-    /// only when more than [`FURTHER_MOST`] turns have failed, after turns that did not help only when there
-    /// were [`UNHELPFUL_MOST`] of them.
+    /// only when more than [`FURTHER_MOST`] turns have failed.
     fn learn_from(&mut self, before: Phase, scene: &Scene) {
         match (before, self.phase) {
             (Phase::Backing { .. }, Phase::Turning { .. }) => self.tight = !scene.can_turn,
@@ -378,20 +370,11 @@ impl Backing {
                     self.side = -self.side;
                 }
             }
-            (Phase::Following | Phase::Passing, Phase::Backing { .. })
-                if self.since_turn.take().is_some() =>
-            {
-                self.unhelpful += 1;
-                if self.unhelpful >= UNHELPFUL_MOST && !self.from_edge {
-                    (self.side, self.unhelpful) = (-self.side, 0);
-                }
-            }
             (Phase::Turning { .. }, Phase::Following) => {
                 if self.from_edge {
                     self.kept = (NOT_BACK_M, self.side);
                 }
                 (self.failed, self.from_edge) = (0, false);
-                self.since_turn = Some(0.0);
             }
             _ if scene.stuck => self.failed = self.failed.max(1), // it backs off further at least once
             _ => {}
@@ -405,7 +388,7 @@ impl Backing {
         self.counters.without_way += u64::from(scene.wants_back && !scene.has_way);
     }
 
-    /// Evaluates the newest ranges.
+    /// Evaluates the newest ranges, and remembers where ground sensors see an edge.
     fn look_ahead(&mut self, shown: &Frame) {
         let sample = self.sonar.map(|sonar| (shown.samples[sonar.channel], sonar.reach));
         let echo = sample.filter(|(sample, _)| sample.health == Health::Good);
@@ -413,6 +396,11 @@ impl Backing {
         self.stuck.look(seen.map(|(sample, _)| sample.value.into()));
         if let Some((sample, _)) = echo {
             self.beside.look(sample.value.into(), self.odometer.pose());
+        }
+        for EdgeSensor { eye, spot } in &self.edge_sensors {
+            if shown.samples[eye.channel].health == Health::Good && eye.sees(shown) {
+                self.beside.see_edge(*spot, self.odometer.pose());
+            }
         }
         for SideRanger { eye, beam } in &self.side_rangers {
             let sample = shown.samples[eye.channel];
@@ -437,7 +425,7 @@ impl Backing {
         }
     }
 
-    /// Keeps clear of the remembered obstacles beside the robot: by the requested steering if possible,
+    /// Keeps clear of the remembered places beside the robot: by the requested steering if possible,
     /// otherwise by the first of [`INSTEAD`] that does.
     fn keep_clear(&self, motors: &mut [f32; MAX_MOTORS]) {
         let wanted = motors[self.steering];
@@ -447,7 +435,7 @@ impl Backing {
         motors[self.steering] = clear.unwrap_or(wanted);
     }
 
-    /// Whether no remembered obstacle is in the way for the next `way` metres with this steering.
+    /// Whether no remembered place is in the way for the next `way` metres with this steering.
     fn is_clear(&self, steering: f32, way: f64) -> bool {
         let curvature = self.odometer.motion().curvature(steering);
         self.beside.is_clear(self.odometer.pose(), curvature, way)
@@ -478,7 +466,8 @@ impl Backing {
     /// Remembers the side away from the edge and from what is beside the robot, if all of it is on one side.
     fn look(&mut self, shown: &Frame) {
         let beside = self.side_rangers.iter().map(|ranger| &ranger.eye);
-        let sides = self.edge_eyes.iter().chain(beside).filter(|eye| eye.sees(shown));
+        let edges = self.edge_sensors.iter().map(|sensor| &sensor.eye);
+        let sides = edges.chain(beside).filter(|eye| eye.sees(shown));
         let (left, right) = sides
             .fold((false, false), |(left, right), eye| (left || eye.left > 0.0, right || eye.left < 0.0));
         if left != right {
@@ -503,7 +492,7 @@ impl Remembers for Backing {
             steering: _,
             right: _,
             wheels,
-            edge_eyes: _,
+            edge_sensors: _,
             side_rangers: _,
             sonar: _,
             beside,
@@ -515,8 +504,7 @@ impl Remembers for Backing {
             kept,
             tight,
             failed,
-            unhelpful,
-            since_turn,
+            same_place,
             backed,
             armed,
             counters: _,
@@ -524,8 +512,7 @@ impl Remembers for Backing {
         odometer.walk(archive)?;
         beside.walk(archive)?;
         path.walk(archive)?;
-        remember!(archive: wheels, stuck, phase, side, from_edge, kept, tight, failed, unhelpful, since_turn, backed);
-        remember!(archive: armed);
+        remember!(archive: wheels, stuck, phase, side, from_edge, kept, tight, failed, same_place, backed, armed);
         Ok(())
     }
 }

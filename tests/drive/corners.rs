@@ -8,9 +8,9 @@ use ganglion::deploy::board;
 use ganglion::sim::Report;
 
 /// Rooms in which a car without the sensors soon touches something; in most rooms it takes longer.
-const ROOMS: [u64; 2] = [5013, 5020];
+const ROOMS: [u64; 2] = [5013, 5046];
 /// How long that takes at most, seconds.
-const SOON: u64 = 110;
+const SOON: u64 = 80;
 
 /// A board, in a short test run with the smallest field.
 fn small(name: &str) -> Board {
@@ -38,7 +38,7 @@ fn a_car_leaves_its_orbit_safely_only_if_it_sees_its_corners() {
 fn with_seen_corners_it_covers_more_ground_and_touches_nothing() {
     let [corners, plain] = ["sim", "sim-sonar"].map(small);
     // In the two rooms of the short form the car without the sensors soon circles on one orbit.
-    let (rooms, seconds) = or_in_full((vec![3002, 3004], 120), ((3001..=3020).collect(), 600));
+    let (rooms, seconds) = or_in_full((vec![3004, 3005], 120), ((3001..=3020).collect(), 600));
     let run = |board: &Board, room: u64| -> Report { run_board(board, room, seconds, &[]).report };
     let mut cells = [0, 0];
     for room in rooms {

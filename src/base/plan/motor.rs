@@ -54,7 +54,7 @@ pub struct BackingPlan {
     /// obstacle may now be beside the robot.
     pub pass_rad: f32,
     /// If an obstacle was nearer than this when it went out of sight, metres, the robot does not steer
-    /// towards it until it has passed the obstacle.
+    /// towards it until it has passed the obstacle. 0: it remembers neither obstacles nor edges.
     pub pass_m: f32,
     /// Smallest magnitude of the drive command during such turns, and while the robot backs off before one,
     /// 0..=1.

@@ -1,7 +1,8 @@
-//! Obstacles that the sonar no longer sees and the robot has not yet passed. An obstacle enters and leaves
-//! the sonar's cone at its rim; the echo then jumps, which shows where the obstacle is. A ranger that looks
-//! to one side shows it directly. A robot that steers sharply moves its front to where its sonar does not
-//! look, and its flank to where no sensor looks, so it must not sweep over these places.
+//! Obstacles that the sonar no longer sees and the robot has not yet passed, and edges that it has seen. An
+//! obstacle enters and leaves the sonar's cone at its rim; the echo then jumps, which shows where the
+//! obstacle is. A ranger that looks to one side shows it directly, and a ground sensor shows an edge. A robot
+//! that steers sharply moves its front to where its sonar does not look, and its flank to where no sensor
+//! looks, so it must not sweep over these places.
 //!
 //! The robot remembers a few places for a few metres, by dead reckoning from its own commands. This is not a
 //! map.
@@ -48,12 +49,14 @@ pub struct Body {
     pub half: f64,
 }
 
-/// A place where something stands.
+/// A place that the body must not sweep over: where something stands, or where the floor ends.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-struct SeenObstacle {
+struct SeenPlace {
     at: [f64; 2],
-    /// Distance driven since the sonar saw it there, metres.
+    /// Distance driven since a sensor saw it, metres.
     age: f64,
+    /// The floor ends there; the sonar looks over it.
+    is_edge: bool,
 }
 
 /// The last echo.
@@ -70,12 +73,12 @@ pub struct Beside {
     within: f64,
     body: Body,
     last: Option<Echo>,
-    places: heapless::Deque<SeenObstacle, PLACES>,
+    places: heapless::Deque<SeenPlace, PLACES>,
 }
 
 impl Beside {
     /// Nothing remembered so far. `within`: how near an obstacle must have been to be remembered, metres;
-    /// with 0, no obstacle is remembered.
+    /// with 0, nothing is remembered.
     pub fn new(within: f64, body: Body) -> Beside {
         Beside { within, body, last: None, places: heapless::Deque::new() }
     }
@@ -99,7 +102,7 @@ impl Beside {
         self.forget();
         let Body { front, half } = self.body;
         for left in [half, -half] {
-            self.keep(pose.place(front, left));
+            self.keep(pose.place(front, left), false);
         }
     }
 
@@ -124,13 +127,28 @@ impl Beside {
         }
         let ([ahead, left], bearing) = (beam.at.map(f64::from), f64::from(beam.bearing_deg).to_radians());
         let at = pose.place(ahead + range * libm::cos(bearing), left + range * libm::sin(bearing));
-        let is_known = |place: &SeenObstacle| (place.at[0] - at[0]).hypot(place.at[1] - at[1]) < APART_M;
-        if !self.places.iter().any(is_known) {
-            self.keep(at);
+        self.keep_apart(at, false);
+    }
+
+    /// A ground sensor of the robot at `pose` sees an edge at this spot, metres ahead and to the left.
+    pub fn see_edge(&mut self, [ahead, left]: [f32; 2], pose: OdometryPose) {
+        if self.within > 0.0 {
+            self.keep_apart(pose.place(ahead.into(), left.into()), true);
         }
     }
 
-    /// Whether no remembered obstacle is in the robot's way: on the next `way` metres at `curvature` (1/m,
+    /// Remembers a place unless one near it is known.
+    fn keep_apart(&mut self, at: [f64; 2], is_edge: bool) {
+        let is_known = |place: &SeenPlace| {
+            let away = (place.at[0] - at[0]).hypot(place.at[1] - at[1]);
+            place.is_edge == is_edge && away < APART_M
+        };
+        if !self.places.iter().any(is_known) {
+            self.keep(at, is_edge);
+        }
+    }
+
+    /// Whether no remembered place is in the robot's way: on the next `way` metres at `curvature` (1/m,
     /// positive to the left) from `pose`.
     pub fn is_clear(&self, pose: OdometryPose, curvature: f64, way: f64) -> bool {
         !self.places.iter().any(|place| self.sweeps(pose.sees(place.at), curvature, way))
@@ -160,7 +178,8 @@ impl Beside {
             let Some(place) = self.places.pop_front() else { return };
             let [x, y] = pose.sees(place.at);
             let (x, distance) = (x - self.body.front, (x - self.body.front).hypot(y));
-            let free = x > 0.0 && libm::atan2(y, x).abs() < SURE_RAD && distance < range - SURE_M;
+            let free =
+                !place.is_edge && x > 0.0 && libm::atan2(y, x).abs() < SURE_RAD && distance < range - SURE_M;
             if !free {
                 let _ = self.places.push_back(place); // there is room: a place was just taken out
             }
@@ -173,16 +192,19 @@ impl Beside {
         for side in [1.0, -1.0] {
             if left * side > -TURNED_RAD {
                 let (sin, cos) = (libm::sin(RIM_RAD), libm::cos(RIM_RAD));
-                self.keep(echo.from.place(self.body.front + echo.range * cos, side * echo.range * sin));
+                self.keep(
+                    echo.from.place(self.body.front + echo.range * cos, side * echo.range * sin),
+                    false,
+                );
             }
         }
     }
 
-    fn keep(&mut self, at: [f64; 2]) {
+    fn keep(&mut self, at: [f64; 2], is_edge: bool) {
         if self.places.is_full() {
             self.places.pop_front();
         }
-        let _ = self.places.push_back(SeenObstacle { at, age: 0.0 }); // there is room: the oldest has gone
+        let _ = self.places.push_back(SeenPlace { at, age: 0.0, is_edge }); // there is room: the oldest has gone
     }
 }
 
@@ -254,6 +276,24 @@ mod tests {
         assert_eq!(beside.places.len(), 1, "readings of one obstacle do not push out other places");
         let mut none = Beside::new(0.0, BODY);
         none.see(&beam, 0.12, at(0.0, 0.0));
+        assert_eq!(sides(&none), [true; 3], "its board asks for no memory");
+    }
+
+    #[test]
+    fn an_edge_is_remembered_though_the_sonar_looks_over_it() {
+        let mut beside = Beside::new(0.7, BODY);
+        beside.see_edge([0.16, 0.058], at(0.0, 0.0));
+        beside.see_edge([0.16, 0.058], at(0.01, 0.0));
+        assert_eq!(beside.places.len(), 1, "the edge is in sight for several slots");
+        // The car has backed off by 0.15 m.
+        let sides = |beside: &Beside| [-2.0, 0.0, 2.0].map(|side| beside.is_clear(at(-0.15, 0.0), side, 0.3));
+        assert_eq!(sides(&beside), [true, false, false], "only the right is clear");
+        beside.look(2.0, at(-0.15, 0.2));
+        assert_eq!(sides(&beside), [true, false, false]);
+        beside.went(1.6);
+        assert_eq!(sides(&beside), [true; 3], "its place is too uncertain");
+        let mut none = Beside::new(0.0, BODY);
+        none.see_edge([0.16, 0.058], at(0.0, 0.0));
         assert_eq!(sides(&none), [true; 3], "its board asks for no memory");
     }
 

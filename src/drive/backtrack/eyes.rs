@@ -17,15 +17,26 @@ pub struct Eye {
 }
 
 impl Eye {
-    /// The ground sensor of this edge rule, if the board states where it looks.
-    pub fn at_edge(board: &Board, rule: &Rule) -> Option<Eye> {
-        let [_, left] = board.sensors[rule.channel].looks_at.filter(|_| rule.cause == Cause::Cliff)?;
-        Some(Eye { channel: rule.channel, trip: rule.trip, left })
-    }
-
     /// Whether it sees something in this frame.
     pub fn sees(&self, shown: &Frame) -> bool {
         self.trip.trips(shown.samples[self.channel].value)
+    }
+}
+
+/// A ground sensor that sees edges.
+#[derive(Clone, Copy, Debug)]
+pub struct EdgeSensor {
+    /// It sees an edge while its rule's limit is passed.
+    pub eye: Eye,
+    /// The spot at which it looks, metres ahead of the rear axle and to the left.
+    pub spot: [f32; 2],
+}
+
+impl EdgeSensor {
+    /// The ground sensor of this edge rule, if the board states where it looks.
+    pub fn of(board: &Board, rule: &Rule) -> Option<EdgeSensor> {
+        let spot = board.sensors[rule.channel].looks_at.filter(|_| rule.cause == Cause::Cliff)?;
+        Some(EdgeSensor { eye: Eye { channel: rule.channel, trip: rule.trip, left: spot[1] }, spot })
     }
 }
 

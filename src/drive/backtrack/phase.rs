@@ -51,7 +51,7 @@ pub struct Scene {
     pub has_way: bool,
     /// The reflexes allow driving forwards.
     pub forward: bool,
-    /// No remembered obstacle is in the way of the turn.
+    /// No remembered obstacle or edge is in the way of the turn.
     pub can_turn: bool,
     /// An obstacle rule is active.
     pub near: bool,

@@ -180,19 +180,23 @@ fn arming_trusts_a_short_path_and_disarming_drops_the_rest() {
 
 #[test]
 fn it_turns_away_from_the_dark_side_or_to_its_kept_side() {
-    let mut rig = Rig::new(0.15);
+    let mut rig = Rig::new(0.0);
     rig.armed();
     for (dark, side) in [("ground-left", 1.0), ("ground-right", -1.0), ("ground-middle", -1.0)] {
+        rig.drive(800, [0.5, 0.5, 0.0], CONFIRMED); // two metres, away from the last edge
         rig.darken(dark, true);
         rig.ask(BACK, ARMED, held(Cause::Cliff));
         rig.darken(dark, false);
         let (waits, _) = rig.ask([0.1, 0.1, 0.2], ARMED, held(Cause::Cliff));
         assert!(near(waits, [-0.35, -0.35, 0.0]), "{dark}: it keeps backing off, whatever the field wants");
+        rig.drive(100, [-0.5, -0.5, 0.0], CONFIRMED); // a quarter of a metre
         let (turns, _) = rig.ask([0.1, 0.1, 0.2], ARMED, FREE);
         assert!(near(turns, [0.35, 0.35, side]), "{dark}: {turns:?}");
         let (faster, _) = rig.ask([0.6, 0.5, 0.2], ARMED, FREE);
         assert!(near(faster, [0.6, 0.5, side]), "{dark}: {faster:?}");
         rig.slot += 400;
+        // The rig has not turned, so the edge is still ahead of it.
+        rig.backtrack.backing.as_mut().expect("it backs").beside.forget();
         let steering = if side > 0.0 { 0.2 } else { 0.0 }; // not back to the edge
         let over = rig.ask([0.1, 0.1, 0.2], ARMED, FREE).0;
         assert!(near(over, [0.1, 0.1, steering]), "{dark}: the turn's time is over: {over:?}");
@@ -250,6 +254,25 @@ fn a_robot_that_may_not_move_counts_no_retreats() {
     assert_eq!(rig.backtrack.counters().map(|counters| counters.times), Some(2));
 }
 
+/// A car that had backed off from an edge and then from an obstacle turned to the side of the edge, and a
+/// wheel went over the edge's corner, which no sensor had seen.
+#[test]
+fn it_does_not_turn_towards_an_edge_it_has_seen() {
+    for seen in [false, true] {
+        let mut rig = Rig::new(0.0);
+        rig.show("range", 0.1);
+        rig.armed();
+        rig.drive(400, [0.5, 0.5, 0.0], CONFIRMED); // a metre
+        rig.darken("ground-left", seen);
+        rig.ask(BACK, ARMED, held(Cause::Obstacle));
+        rig.darken("ground-left", false);
+        rig.drive(50, [-0.5, -0.5, 0.0], CONFIRMED); // 0.1 m
+        rig.backtrack.backing.as_mut().expect("it backs").side = -1.0;
+        let turn = rig.ask([0.1, 0.1, 0.0], ARMED, FREE).0;
+        assert!(near(turn, [0.35, 0.35, if seen { 1.0 } else { -1.0 }]), "edge seen: {seen}; {turn:?}");
+    }
+}
+
 #[test]
 fn it_does_not_steer_into_what_a_side_ranger_saw() {
     let board = desk();
@@ -293,28 +316,31 @@ fn turn_blocked_by_an_obstacle_backs_further_and_turns_opposite() {
 }
 
 #[test]
-fn after_three_turns_that_did_not_help_it_turns_opposite() {
-    // A turn has helped if the robot then goes at least 0.15 m before it has to back off again.
-    for (slots, sides) in [(40, [1.0, 1.0, 1.0, -1.0]), (80, [1.0; 4])] {
+fn back_in_the_same_place_it_backs_off_further() {
+    // Between two retreats it drives 0.1 m or, far enough to be in another place each time, 1 m.
+    for (slots, longer) in [(40, [0.0, 0.0, 0.0, 0.0, 0.15, 0.3]), (400, [0.0; 6])] {
         let mut rig = Rig::new(0.0);
         rig.show("range", 0.1);
         rig.armed();
         rig.drive(400, [0.5, 0.5, 0.0], CONFIRMED); // a metre
         let wanted = [0.1, 0.1, 0.2];
-        for (turn, side) in sides.into_iter().enumerate() {
+        for (number, longer) in longer.into_iter().enumerate() {
+            let way = |rig: &Rig| rig.backtrack.counters().expect("it counts").metres;
+            let began = way(&rig);
             let mut request = rig.ask(BACK, ARMED, held(Cause::Obstacle)).0;
             while request[0] <= 0.0 {
                 rig.drive(1, request, CONFIRMED);
                 request = rig.ask(wanted, ARMED, FREE).0;
             }
-            assert!(near(request, [0.35, 0.35, side]), "{slots} slots, turn {turn}: {request:?}");
-            let began = rig.slot;
+            let backed = way(&rig) - began;
+            assert!((longer..longer + 0.02).contains(&backed), "{slots} slots, retreat {number}: {backed} m");
+            let turns = rig.slot;
             while request[2].abs() == 1.0 {
                 rig.drive(1, request, CONFIRMED);
                 request = rig.ask(wanted, ARMED, FREE).0;
             }
-            assert!(rig.slot - began > 50, "{slots} slots, turn {turn} took {} slots", rig.slot - began);
-            rig.drive(slots, [0.5, 0.5, 0.0], CONFIRMED); // 0.1 or 0.2 m
+            assert!(rig.slot - turns > 50, "retreat {number}: its turn took {} slots", rig.slot - turns);
+            rig.drive(slots, [0.5, 0.5, 0.0], CONFIRMED);
         }
     }
 }
@@ -331,6 +357,10 @@ fn edge_makes_it_back_and_turn_by_90_degrees() {
     let heading = |rig: &Rig| rig.backtrack.backing.as_ref().expect("it backs").odometer.pose().heading;
     let began = heading(&rig);
     let mut request = rig.ask(ahead, ARMED, FREE).0;
+    while request[0] < 0.0 {
+        rig.drive(1, request, CONFIRMED); // it backs off until the turn does not sweep over the edge
+        request = rig.ask(ahead, ARMED, FREE).0;
+    }
     while near(request, [0.5, 0.5, 1.0]) {
         rig.drive(1, request, CONFIRMED);
         request = rig.ask(ahead, ARMED, FREE).0;
