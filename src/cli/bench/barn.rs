@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
   ganglion bench barn --worlds barn --driver navigator,argmax,no-memory --rough
   ganglion bench barn --worlds barn --board barn-car --driver navigator,argmax
   ganglion bench barn --worlds barn --count 20 --svg run.svg
-  ganglion bench barn --rooms 100 --board sim --driver navigator   a car with one sonar
+  ganglion bench barn --rooms 100 --board sim-sonar --driver navigator   a car with one sonar
 
 A run starts in front of a field of discs and ends within 1 m of the goal behind it, at the first
 contact, or after 100 s. The robot's own control period, reflexes and simulator run in virtual time;
