@@ -315,7 +315,7 @@ impl Backing {
             forward,
             can_turn,
             near: obstacle && self.sees_near(shown),
-            beside: obstacle && !forward && self.side_rangers.iter().any(|ranger| ranger.eye.sees(shown)),
+            beside: obstacle && !forward && self.side_rangers.iter().any(|ranger| ranger.sees(shown)),
             edge,
             stuck: not_gone.is_some(),
             enough: self.backed >= asked && (can_turn || self.backed >= asked + ROOM_M) || !self.has_way(),
@@ -326,10 +326,6 @@ impl Backing {
         let before = self.phase;
         self.phase = before.next(&scene, &self.plan);
         self.count(before, &scene);
-        let is_backing = |phase| matches!(phase, Phase::Backing { due: true });
-        if is_backing(self.phase) && !is_backing(before) {
-            self.same_place.retreat(self.odometer.pose().at);
-        }
         self.learn_from(before, &scene);
         self.look(shown);
         match self.phase {
@@ -359,9 +355,13 @@ impl Backing {
         }
     }
 
-    /// If a turn ended at an edge or obstacle, the next one goes to the other side; after an edge it does so
-    /// only when more than [`FURTHER_MOST`] turns have failed.
+    /// Notes where a retreat begins. If a turn ended at an edge or obstacle, the next one goes to the other
+    /// side; after an edge it does so only when more than [`FURTHER_MOST`] turns have failed.
     fn learn_from(&mut self, before: Phase, scene: &Scene) {
+        let retreats = |phase| matches!(phase, Phase::Backing { due: true });
+        if retreats(self.phase) && !retreats(before) {
+            self.same_place.retreat(self.odometer.pose().at);
+        }
         match (before, self.phase) {
             (Phase::Backing { .. }, Phase::Turning { .. }) => self.tight = !scene.can_turn,
             (Phase::Turning { .. }, Phase::Backing { .. }) => {
@@ -397,15 +397,15 @@ impl Backing {
         if let Some((sample, _)) = echo {
             self.beside.look(sample.value.into(), self.odometer.pose());
         }
-        for EdgeSensor { eye, spot } in &self.edge_sensors {
-            if shown.samples[eye.channel].health == Health::Good && eye.sees(shown) {
-                self.beside.see_edge(*spot, self.odometer.pose());
+        for sensor in &self.edge_sensors {
+            if shown.samples[sensor.channel].health == Health::Good && sensor.sees(shown) {
+                self.beside.see_edge(sensor.spot, self.odometer.pose());
             }
         }
-        for SideRanger { eye, beam } in &self.side_rangers {
-            let sample = shown.samples[eye.channel];
+        for ranger in &self.side_rangers {
+            let sample = shown.samples[ranger.channel];
             if sample.health == Health::Good {
-                self.beside.see(beam, sample.value, self.odometer.pose());
+                self.beside.see(&ranger.beam, sample.value, self.odometer.pose());
             }
         }
     }
@@ -465,11 +465,11 @@ impl Backing {
 
     /// Remembers the side away from the edge and from what is beside the robot, if all of it is on one side.
     fn look(&mut self, shown: &Frame) {
-        let beside = self.side_rangers.iter().map(|ranger| &ranger.eye);
-        let edges = self.edge_sensors.iter().map(|sensor| &sensor.eye);
-        let sides = edges.chain(beside).filter(|eye| eye.sees(shown));
-        let (left, right) = sides
-            .fold((false, false), |(left, right), eye| (left || eye.left > 0.0, right || eye.left < 0.0));
+        let edges = self.edge_sensors.iter().filter(|sensor| sensor.sees(shown));
+        let beside = self.side_rangers.iter().filter(|ranger| ranger.sees(shown));
+        let lefts = edges.map(|sensor| sensor.spot[1]).chain(beside.map(|ranger| ranger.beam.bearing_deg));
+        let (left, right) =
+            lefts.fold((false, false), |(left, right), of| (left || of > 0.0, right || of < 0.0));
         if left != right {
             self.side = if left { self.right } else { -self.right };
         }

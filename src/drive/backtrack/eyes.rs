@@ -6,28 +6,12 @@ use crate::base::frame::Frame;
 use crate::base::plan::{BeamPlan, Board, Cause, Restraint, Rule, Trip};
 use std::cmp::Ordering;
 
-/// A sensor that tells on which side of the robot something is.
-#[derive(Clone, Copy, Debug)]
-pub struct Eye {
-    /// Its channel in the frame.
-    pub channel: usize,
-    trip: Trip,
-    /// On which side: positive on the left, negative on the right.
-    pub left: f32,
-}
-
-impl Eye {
-    /// Whether it sees something in this frame.
-    pub fn sees(&self, shown: &Frame) -> bool {
-        self.trip.trips(shown.samples[self.channel].value)
-    }
-}
-
 /// A ground sensor that sees edges.
 #[derive(Clone, Copy, Debug)]
 pub struct EdgeSensor {
-    /// It sees an edge while its rule's limit is passed.
-    pub eye: Eye,
+    /// Its channel in the frame.
+    pub channel: usize,
+    trip: Trip,
     /// The spot at which it looks, metres ahead of the rear axle and to the left.
     pub spot: [f32; 2],
 }
@@ -36,15 +20,22 @@ impl EdgeSensor {
     /// The ground sensor of this edge rule, if the board states where it looks.
     pub fn of(board: &Board, rule: &Rule) -> Option<EdgeSensor> {
         let spot = board.sensors[rule.channel].looks_at.filter(|_| rule.cause == Cause::Cliff)?;
-        Some(EdgeSensor { eye: Eye { channel: rule.channel, trip: rule.trip, left: spot[1] }, spot })
+        Some(EdgeSensor { channel: rule.channel, trip: rule.trip, spot })
+    }
+
+    /// Whether it sees an edge in this frame: its rule's limit is passed.
+    pub fn sees(&self, shown: &Frame) -> bool {
+        self.trip.trips(shown.samples[self.channel].value)
     }
 }
 
 /// A ranger that looks to one side.
 #[derive(Clone, Copy, Debug)]
 pub struct SideRanger {
-    /// Until its rule clears, an obstacle is there.
-    pub eye: Eye,
+    /// Its channel in the frame.
+    pub channel: usize,
+    /// The distance at which its rule clears, metres.
+    clear: f32,
     /// How it is mounted.
     pub beam: BeamPlan,
 }
@@ -55,8 +46,12 @@ impl SideRanger {
         let forbids = rule.cause == Cause::Obstacle && rule.restraint == Restraint::NoForward;
         let trips_near = forbids && matches!(rule.trip, Trip::Below(_));
         let beam = board.sensors[rule.channel].beam.filter(|beam| trips_near && beam.bearing_deg != 0.0)?;
-        let eye = Eye { channel: rule.channel, trip: Trip::Below(rule.clear), left: beam.bearing_deg };
-        Some(SideRanger { eye, beam })
+        Some(SideRanger { channel: rule.channel, clear: rule.clear, beam })
+    }
+
+    /// Whether it sees an obstacle in this frame: its rule has not cleared.
+    pub fn sees(&self, shown: &Frame) -> bool {
+        Trip::Below(self.clear).trips(shown.samples[self.channel].value)
     }
 }
 
