@@ -87,23 +87,35 @@ fn a_noise_free_zero_counts_as_an_edge_not_a_dead_sensor() {
     for backs_by_itself in [true, false] {
         let mut board = Board { backing: sonar_board().backing.filter(|_| backs_by_itself), ..stairwells() };
         board.sim.as_mut().unwrap().edge_counts = -100.0;
-        let (mut edges, mut noughts, mut fallen) = (0, 0, 0);
-        for seed in 1..=3 {
+        let (mut edges, mut noughts) = (0, 0);
+        // The cars of these seeds do not fall; the next test counts those that do.
+        for seed in 2..=4 {
             let run = run_board(&board, seed, 30, &[]);
             edges += run.tripped(Cause::Cliff);
             noughts += run.records.iter().filter(|record| shows_nought(record)).count();
             assert_eq!((run.tripped(Cause::SensorLying), run.tripped(Cause::SensorLost)), (0, 0), "{seed}");
             let late = run.records.iter().rev().nth(200).expect("half a minute has that many slots");
-            let fell = run.report.contacts.falls > 0;
-            assert!(late.mode.obeys_since().is_some() || fell, "seed {seed}: it drives on");
-            assert_eq!(run.report.contacts.falls_after_stop, 0, "seed {seed}");
-            fallen += u32::from(fell);
+            assert!(late.mode.obeys_since().is_some(), "seed {seed}: it drives on");
+            assert_eq!(run.report.contacts.falls, 0, "seed {seed}");
         }
-        // In this room, one car in about fifteen falls over a corner that no sensor has seen.
-        assert!(fallen <= 1, "{fallen} of 3 cars fell");
         assert!(edges >= 5, "{edges} edges in half a minute of three rooms");
         assert!(noughts > 20 * edges as usize, "it never stands over an edge: {noughts} slots");
     }
+}
+
+/// A car may fall over a corner that passes between the tracks of a wheel and of its ground sensor. Without
+/// remembered edges, 18 of 200 cars fell among these stairwells; with them, eleven.
+#[test]
+fn few_cars_fall_over_corners_that_no_sensor_sees() {
+    let (cars, most) = or_in_full((20, 3), (200, 15));
+    let board = Board { backing: sonar_board().backing, ..stairwells() };
+    let met = (1..=cars).map(|seed| contacts(&board, seed, None, 30));
+    let [falls, after_stop] =
+        met.fold([0, 0], |[falls, after], met| [falls + met.falls, after + met.falls_after_stop]);
+    assert!(
+        falls <= most && after_stop == 0,
+        "{falls} of {cars} cars fell, {after_stop} of them after a stop"
+    );
 }
 
 fn shows_nought(record: &ganglion::drive::trace::Record) -> bool {
