@@ -206,8 +206,16 @@ fn edges(sight: EdgeSight) -> Option<String> {
              sensor, and [motion] with `track`"
                 .to_string(),
         ),
-        EdgeSight::Whole => {
-            Some("edges: straight ahead, a ground sensor reaches each edge before a wheel does".to_string())
+        EdgeSight::Whole(radius) => {
+            let bends = match radius.is_finite() {
+                true => format!(" and in bends with a radius of at least {radius:.2} m"),
+                false => String::new(),
+            };
+            Some(format!(
+                "edges: straight ahead{bends}, a ground sensor reaches each edge before a front wheel does; in \
+                 {} bend a wheel may pass over a corner of an edge unseen (computed)",
+                if radius.is_finite() { "a tighter" } else { "a" },
+            ))
         }
         EdgeSight::Below(degrees) => Some(format!(
             "edges: a front wheel reaches an edge that is at less than {degrees:.0} degrees to the course before any \
@@ -221,8 +229,17 @@ fn edges(sight: EdgeSight) -> Option<String> {
 fn unseen_deg(sight: EdgeSight) -> Option<f64> {
     match sight {
         EdgeSight::NotWatched | EdgeSight::NotStated => None,
-        EdgeSight::Whole => Some(0.0),
+        EdgeSight::Whole(_) => Some(0.0),
         EdgeSight::Below(degrees) => Some(degrees),
+    }
+}
+
+/// The radius from which on a ground sensor reaches each edge in a bend before a wheel does, metres; `None`:
+/// in no bend, or the board does not state enough.
+fn seen_in_bends_m(sight: EdgeSight) -> Option<f64> {
+    match sight {
+        EdgeSight::Whole(radius) if radius.is_finite() => Some(radius),
+        _ => None,
     }
 }
 
@@ -243,12 +260,13 @@ fn sound(loaded: &Loaded, simulation: Option<&Simulation>) -> Value {
         "board": board.name,
         "sound": true,
         "digest": loaded.digest.to_hex().as_str(),
-        "sources": origin::all(["bus_load", "field_start_bytes", "field_bytes", "unseen_edges_below_deg"], COMPUTED),
+        "sources": origin::all(["bus_load", "field_start_bytes", "field_bytes", "unseen_edges_below_deg", "edges_seen_in_bends_from_m"], COMPUTED),
         "bus_load": load.map(|load| json!({ "sensors": load.sensors, "motors": load.motors })),
         "field_start_bytes": footprint::start_bytes(&board.field),
         "field_bytes": footprint::field_bytes(&board.field),
         "memory_left_bytes": room::left(),
         "unseen_edges_below_deg": unseen_deg(edge_sight(board)),
+        "edges_seen_in_bends_from_m": seen_in_bends_m(edge_sight(board)),
         "warnings": loaded.warnings.iter().map(finding).collect::<Vec<_>>(),
         "settings": settings,
         "simulation": simulation,
@@ -310,6 +328,30 @@ mod tests {
         );
         assert_eq!(sound(&loaded, Some(&made))["simulation"]["without_model"][0]["key"], "sensor.tank.kind");
         assert!(sound(&loaded, None)["simulation"].is_null());
+    }
+
+    #[test]
+    fn it_says_in_which_bends_the_ground_sensors_see_each_edge() {
+        let mut loaded = board::built_in("sim").unwrap().unwrap();
+        let line = |loaded: &Loaded| {
+            let lines = describe(loaded, None);
+            lines.into_iter().find(|line| line.starts_with("# edges: ")).expect("it has ground sensors")
+        };
+        assert!(
+            line(&loaded).contains("straight ahead, ") && line(&loaded).contains("in a bend a wheel may")
+        );
+        assert!(sound(&loaded, None)["edges_seen_in_bends_from_m"].is_null());
+        for (name, left) in [("ground-left", 0.078), ("ground-right", -0.078)] {
+            let sensor = loaded.board.sensors.iter_mut().find(|sensor| sensor.name == name).unwrap();
+            sensor.looks_at = Some([0.1586, left]);
+        }
+        assert!(
+            line(&loaded).contains("and in bends with a radius of at least 0.51 m, "),
+            "{}",
+            line(&loaded)
+        );
+        let radius = sound(&loaded, None)["edges_seen_in_bends_from_m"].as_f64().expect("a radius");
+        assert!((radius - 0.51).abs() < 0.01, "{radius}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{Board, Cause};
 
-/// How well a board's ground sensors cover an edge that the robot drives towards in a straight line.
+/// How well a board's ground sensors cover the edges that its front wheels can reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EdgeSight {
     /// No rule stops for an edge.
@@ -10,9 +10,11 @@ pub enum EdgeSight {
     /// The board does not say where its sensors look (`looks_at`), or where its wheels are (`[motion]` with a
     /// `track`).
     NotStated,
-    /// A sensor reaches every edge before a wheel does.
-    Whole,
-    /// A front wheel reaches an edge unseen if the edge is at less than this angle to the course, degrees.
+    /// Straight ahead, a sensor reaches every edge before a wheel does, and so it does in a bend with at
+    /// least this radius, metres, at the middle of the rear axle. Infinite: in no bend.
+    Whole(f64),
+    /// Straight ahead, a front wheel reaches an edge unseen if the edge is at less than this angle to the
+    /// course, degrees.
     Below(f64),
 }
 
@@ -22,6 +24,11 @@ pub enum EdgeSight {
 /// sensor's spot if tan p < (the wheel's distance from the centre line - the spot's) / (the spot's lead over
 /// the front axle). No sensor sees an edge at less than the smallest of these angles. The worse of the two
 /// sides counts.
+///
+/// In a bend of radius r, the spot (ahead x, outwards y) and the inner front wheel (ahead w, outwards t) go
+/// round the same centre, at the distances hypot(r - y, x) and hypot(r - t, w). The spot's circle is the
+/// smaller one, so that the sensor sees whatever the wheel comes to, from r = (x^2 + y^2 - w^2 - t^2) / 2(y -
+/// t) on, if y > t.
 pub fn edge_sight(board: &Board) -> EdgeSight {
     let edges: Vec<usize> =
         board.reflexes.iter().filter(|rule| rule.cause == Cause::Cliff).map(|rule| rule.channel).collect();
@@ -41,7 +48,20 @@ pub fn edge_sight(board: &Board) -> EdgeSight {
     };
     let worse = unseen(1.0).max(unseen(-1.0));
     // A tenth of a degree cannot be measured with a ruler.
-    if worse < 0.1 { EdgeSight::Whole } else { EdgeSight::Below(worse) }
+    if worse >= 0.1 {
+        return EdgeSight::Below(worse);
+    }
+    let bends_from = |side: f32| {
+        let radius = |spot: &[f32; 2]| {
+            let ([x, y], [w, t]) = ([spot[0], side * spot[1]], [wheelbase, track / 2.0]);
+            let [x, y, w, t] = [x, y, w, t].map(f64::from);
+            let outside = y - t;
+            // A millimetre cannot be measured with a ruler either.
+            if outside >= 1e-3 { (x * x + y * y - w * w - t * t) / (2.0 * outside) } else { f64::INFINITY }
+        };
+        spots.iter().map(radius).fold(f64::INFINITY, f64::min)
+    };
+    EdgeSight::Whole(bends_from(1.0).max(bends_from(-1.0)))
 }
 
 #[cfg(test)]
@@ -51,7 +71,8 @@ mod tests {
     #[test]
     fn a_narrow_ground_module_misses_edges_met_at_a_sharp_angle() {
         let board = |name| crate::deploy::board::built_in(name).expect("built in").expect("sound").board;
-        assert_eq!(edge_sight(&board("sim")), EdgeSight::Whole, "its sensors are right ahead of the wheels");
+        let ahead = EdgeSight::Whole(f64::INFINITY);
+        assert_eq!(edge_sight(&board("sim")), ahead, "its sensors are right ahead of the wheels");
         let mut narrow = board("picarx-v4");
         // The sensor is 38 mm further inwards than the wheel and 71 mm ahead of it.
         let EdgeSight::Below(degrees) = edge_sight(&narrow) else { panic!("{:?}", edge_sight(&narrow)) };
@@ -69,5 +90,28 @@ mod tests {
         assert_eq!(edge_sight(&narrow), EdgeSight::NotStated);
         narrow.reflexes.retain(|rule| rule.cause != Cause::Cliff);
         assert_eq!(edge_sight(&narrow), EdgeSight::NotWatched);
+    }
+
+    #[test]
+    fn sensors_outside_the_wheels_see_edges_in_wide_bends() {
+        let mut board = crate::deploy::board::built_in("sim").expect("built in").expect("sound").board;
+        let wheel = board.motion.and_then(|motion| motion.track).expect("it states its track") / 2.0;
+        let wheelbase = board.motion.expect("it states its motion").wheelbase;
+        let mut put = |name: &str, spot: [f32; 2]| {
+            let sensor = board.sensors.iter_mut().find(|sensor| sensor.name == name).expect("it has one");
+            sensor.looks_at = Some(spot);
+            edge_sight(&board)
+        };
+        assert_eq!(
+            put("ground-left", [0.16, 0.08]),
+            EdgeSight::Whole(f64::INFINITY),
+            "one side is not enough"
+        );
+        let EdgeSight::Whole(radius) = put("ground-right", [0.16, -0.08]) else { panic!("not whole") };
+        assert!((0.45..0.52).contains(&radius), "{radius}");
+        // On that circle, sensor and wheel follow the same track.
+        let [sensor, wheel] = [[0.16, 0.08], [wheelbase, wheel]]
+            .map(|[ahead, out]| (radius - f64::from(out)).hypot(f64::from(ahead)));
+        assert!((sensor - wheel).abs() < 1e-6, "{sensor} {wheel}");
     }
 }
