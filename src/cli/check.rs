@@ -212,8 +212,8 @@ fn edges(sight: EdgeSight) -> Option<String> {
                 false => String::new(),
             };
             Some(format!(
-                "edges: straight ahead{bends}, a ground sensor reaches each edge before a front wheel does; in \
-                 {} bend a wheel may pass over a corner of an edge unseen (computed)",
+                "edges: straight ahead{bends}, a ground sensor reaches each edge before a wheel does; in {} \
+                 bend a wheel may pass over a corner of an edge unseen (computed)",
                 if radius.is_finite() { "a tighter" } else { "a" },
             ))
         }
@@ -247,6 +247,10 @@ fn origin(setting: &Setting) -> String {
     setting.origin.as_ref().map_or_else(|| "default".to_string(), |spot| spot.to_string())
 }
 
+/// The keys of [`sound`] whose values are computed.
+const COMPUTED_KEYS: [&str; 5] =
+    ["bus_load", "field_start_bytes", "field_bytes", "unseen_edges_below_deg", "edges_seen_in_bends_from_m"];
+
 fn sound(loaded: &Loaded, simulation: Option<&Simulation>) -> Value {
     let board = &loaded.board;
     let load = bus_load::bus_load(board);
@@ -260,7 +264,7 @@ fn sound(loaded: &Loaded, simulation: Option<&Simulation>) -> Value {
         "board": board.name,
         "sound": true,
         "digest": loaded.digest.to_hex().as_str(),
-        "sources": origin::all(["bus_load", "field_start_bytes", "field_bytes", "unseen_edges_below_deg", "edges_seen_in_bends_from_m"], COMPUTED),
+        "sources": origin::all(COMPUTED_KEYS, COMPUTED),
         "bus_load": load.map(|load| json!({ "sensors": load.sensors, "motors": load.motors })),
         "field_start_bytes": footprint::start_bytes(&board.field),
         "field_bytes": footprint::field_bytes(&board.field),
@@ -346,12 +350,12 @@ mod tests {
             sensor.looks_at = Some([0.1586, left]);
         }
         assert!(
-            line(&loaded).contains("and in bends with a radius of at least 0.51 m, "),
+            line(&loaded).contains("and in bends with a radius of at least 0.71 m, "),
             "{}",
             line(&loaded)
         );
         let radius = sound(&loaded, None)["edges_seen_in_bends_from_m"].as_f64().expect("a radius");
-        assert!((radius - 0.51).abs() < 0.01, "{radius}");
+        assert!((radius - 0.71).abs() < 0.01, "{radius}");
     }
 
     #[test]

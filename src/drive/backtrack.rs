@@ -467,9 +467,9 @@ impl Backing {
     fn look(&mut self, shown: &Frame) {
         let edges = self.edge_sensors.iter().filter(|sensor| sensor.sees(shown));
         let beside = self.side_rangers.iter().filter(|ranger| ranger.sees(shown));
-        let lefts = edges.map(|sensor| sensor.spot[1]).chain(beside.map(|ranger| ranger.beam.bearing_deg));
+        let sides = edges.map(|sensor| sensor.spot[1]).chain(beside.map(|ranger| ranger.beam.bearing_deg));
         let (left, right) =
-            lefts.fold((false, false), |(left, right), of| (left || of > 0.0, right || of < 0.0));
+            sides.fold((false, false), |(left, right), of| (left || of > 0.0, right || of < 0.0));
         if left != right {
             self.side = if left { self.right } else { -self.right };
         }

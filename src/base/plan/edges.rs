@@ -1,8 +1,8 @@
-//! Which edges a front wheel reaches before a ground sensor sees them, computed from the board's geometry.
+//! Which edges a wheel reaches before a ground sensor sees them, computed from the board's geometry.
 
 use super::{Board, Cause};
 
-/// How well a board's ground sensors cover the edges that its front wheels can reach.
+/// How well a board's ground sensors cover the edges that its wheels can reach.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EdgeSight {
     /// No rule stops for an edge.
@@ -25,10 +25,10 @@ pub enum EdgeSight {
 /// the front axle). No sensor sees an edge at less than the smallest of these angles. The worse of the two
 /// sides counts.
 ///
-/// In a bend of radius r, the spot (ahead x, outwards y) and the inner front wheel (ahead w, outwards t) go
-/// round the same centre, at the distances hypot(r - y, x) and hypot(r - t, w). The spot's circle is the
-/// smaller one, so that the sensor sees whatever the wheel comes to, from r = (x^2 + y^2 - w^2 - t^2) / 2(y -
-/// t) on, if y > t.
+/// In a bend of radius r, the spot (x ahead of the rear axle, y outwards) and the innermost wheel, on that
+/// axle (t outwards), go round the same centre, at the distances hypot(r - y, x) and r - t. The spot's
+/// circle is the smaller one, so that the sensor sees whatever the wheel comes to, from a radius of (x^2 +
+/// y^2 - t^2) / 2(y - t) on, if y > t.
 pub fn edge_sight(board: &Board) -> EdgeSight {
     let edges: Vec<usize> =
         board.reflexes.iter().filter(|rule| rule.cause == Cause::Cliff).map(|rule| rule.channel).collect();
@@ -53,11 +53,10 @@ pub fn edge_sight(board: &Board) -> EdgeSight {
     }
     let bends_from = |side: f32| {
         let radius = |spot: &[f32; 2]| {
-            let ([x, y], [w, t]) = ([spot[0], side * spot[1]], [wheelbase, track / 2.0]);
-            let [x, y, w, t] = [x, y, w, t].map(f64::from);
+            let [x, y, t] = [spot[0], side * spot[1], track / 2.0].map(f64::from);
             let outside = y - t;
             // A millimetre cannot be measured with a ruler either.
-            if outside >= 1e-3 { (x * x + y * y - w * w - t * t) / (2.0 * outside) } else { f64::INFINITY }
+            if outside >= 1e-3 { (x * x + y * y - t * t) / (2.0 * outside) } else { f64::INFINITY }
         };
         spots.iter().map(radius).fold(f64::INFINITY, f64::min)
     };
@@ -96,7 +95,6 @@ mod tests {
     fn sensors_outside_the_wheels_see_edges_in_wide_bends() {
         let mut board = crate::deploy::board::built_in("sim").expect("built in").expect("sound").board;
         let wheel = board.motion.and_then(|motion| motion.track).expect("it states its track") / 2.0;
-        let wheelbase = board.motion.expect("it states its motion").wheelbase;
         let mut put = |name: &str, spot: [f32; 2]| {
             let sensor = board.sensors.iter_mut().find(|sensor| sensor.name == name).expect("it has one");
             sensor.looks_at = Some(spot);
@@ -108,10 +106,9 @@ mod tests {
             "one side is not enough"
         );
         let EdgeSight::Whole(radius) = put("ground-right", [0.16, -0.08]) else { panic!("not whole") };
-        assert!((0.45..0.52).contains(&radius), "{radius}");
-        // On that circle, sensor and wheel follow the same track.
-        let [sensor, wheel] = [[0.16, 0.08], [wheelbase, wheel]]
-            .map(|[ahead, out]| (radius - f64::from(out)).hypot(f64::from(ahead)));
+        assert!((0.64..0.68).contains(&radius), "{radius}");
+        // In that bend, the sensor follows the track of the inner rear wheel.
+        let [sensor, wheel] = [(radius - 0.08).hypot(0.16), radius - f64::from(wheel)];
         assert!((sensor - wheel).abs() < 1e-6, "{sensor} {wheel}");
     }
 }
