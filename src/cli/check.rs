@@ -207,14 +207,15 @@ fn edges(sight: EdgeSight) -> Option<String> {
                 .to_string(),
         ),
         EdgeSight::Whole(radius) => {
-            let bends = match radius.is_finite() {
-                true => format!(" and in bends with a radius of at least {radius:.2} m"),
-                false => String::new(),
+            let (bends, other) = match radius {
+                Some(radius) => {
+                    (format!(" and in bends with a radius of at least {radius:.2} m"), "a tighter")
+                }
+                None => (String::new(), "a"),
             };
             Some(format!(
-                "edges: straight ahead{bends}, a ground sensor reaches each edge before a wheel does; in {} \
+                "edges: straight ahead{bends}, a ground sensor reaches each edge before a wheel does; in {other} \
                  bend a wheel may pass over a corner of an edge unseen (computed)",
-                if radius.is_finite() { "a tighter" } else { "a" },
             ))
         }
         EdgeSight::Below(degrees) => Some(format!(
@@ -238,8 +239,8 @@ fn unseen_deg(sight: EdgeSight) -> Option<f64> {
 /// in no bend, or the board does not state enough.
 fn seen_in_bends_m(sight: EdgeSight) -> Option<f64> {
     match sight {
-        EdgeSight::Whole(radius) if radius.is_finite() => Some(radius),
-        _ => None,
+        EdgeSight::Whole(radius) => radius,
+        EdgeSight::NotWatched | EdgeSight::NotStated | EdgeSight::Below(_) => None,
     }
 }
 
@@ -254,6 +255,7 @@ const COMPUTED_KEYS: [&str; 5] =
 fn sound(loaded: &Loaded, simulation: Option<&Simulation>) -> Value {
     let board = &loaded.board;
     let load = bus_load::bus_load(board);
+    let sight = edge_sight(board);
     let settings: Vec<Value> = loaded
         .settings
         .iter()
@@ -269,8 +271,8 @@ fn sound(loaded: &Loaded, simulation: Option<&Simulation>) -> Value {
         "field_start_bytes": footprint::start_bytes(&board.field),
         "field_bytes": footprint::field_bytes(&board.field),
         "memory_left_bytes": room::left(),
-        "unseen_edges_below_deg": unseen_deg(edge_sight(board)),
-        "edges_seen_in_bends_from_m": seen_in_bends_m(edge_sight(board)),
+        "unseen_edges_below_deg": unseen_deg(sight),
+        "edges_seen_in_bends_from_m": seen_in_bends_m(sight),
         "warnings": loaded.warnings.iter().map(finding).collect::<Vec<_>>(),
         "settings": settings,
         "simulation": simulation,

@@ -11,8 +11,8 @@ pub enum EdgeSight {
     /// `track`).
     NotStated,
     /// Straight ahead, a sensor reaches every edge before a wheel does, and so it does in a bend with at
-    /// least this radius, metres, at the middle of the rear axle. Infinite: in no bend.
-    Whole(f64),
+    /// least this radius, metres, at the middle of the rear axle. `None`: in no bend.
+    Whole(Option<f64>),
     /// Straight ahead, a front wheel reaches an edge unseen if the edge is at less than this angle to the
     /// course, degrees.
     Below(f64),
@@ -60,7 +60,7 @@ pub fn edge_sight(board: &Board) -> EdgeSight {
         };
         spots.iter().map(radius).fold(f64::INFINITY, f64::min)
     };
-    EdgeSight::Whole(bends_from(1.0).max(bends_from(-1.0)))
+    EdgeSight::Whole(Some(bends_from(1.0).max(bends_from(-1.0))).filter(|radius| radius.is_finite()))
 }
 
 #[cfg(test)]
@@ -70,8 +70,11 @@ mod tests {
     #[test]
     fn a_narrow_ground_module_misses_edges_met_at_a_sharp_angle() {
         let board = |name| crate::deploy::board::built_in(name).expect("built in").expect("sound").board;
-        let ahead = EdgeSight::Whole(f64::INFINITY);
-        assert_eq!(edge_sight(&board("sim")), ahead, "its sensors are right ahead of the wheels");
+        assert_eq!(
+            edge_sight(&board("sim")),
+            EdgeSight::Whole(None),
+            "its sensors are right ahead of the wheels"
+        );
         let mut narrow = board("picarx-v4");
         // The sensor is 38 mm further inwards than the wheel and 71 mm ahead of it.
         let EdgeSight::Below(degrees) = edge_sight(&narrow) else { panic!("{:?}", edge_sight(&narrow)) };
@@ -100,12 +103,8 @@ mod tests {
             sensor.looks_at = Some(spot);
             edge_sight(&board)
         };
-        assert_eq!(
-            put("ground-left", [0.16, 0.08]),
-            EdgeSight::Whole(f64::INFINITY),
-            "one side is not enough"
-        );
-        let EdgeSight::Whole(radius) = put("ground-right", [0.16, -0.08]) else { panic!("not whole") };
+        assert_eq!(put("ground-left", [0.16, 0.08]), EdgeSight::Whole(None), "one side is not enough");
+        let EdgeSight::Whole(Some(radius)) = put("ground-right", [0.16, -0.08]) else { panic!("not whole") };
         assert!((0.64..0.68).contains(&radius), "{radius}");
         // In that bend, the sensor follows the track of the inner rear wheel.
         let [sensor, wheel] = [(radius - 0.08).hypot(0.16), radius - f64::from(wheel)];
