@@ -93,6 +93,8 @@ pub struct RunReport {
     /// Why the robot was disarmed; absent if it has been armed again since.
     disarmed_by: Option<String>,
     reflexes: BTreeMap<&'static str, u64>,
+    /// How often the reflexes began to forbid driving forwards; the others only slowed the robot.
+    forward_stops: u64,
     level_s: BTreeMap<String, f64>,
     release_late_us: Option<Latency>,
     exec_us: Option<Latency>,
@@ -284,6 +286,7 @@ impl RunReport {
                 .map(|report| GoalStatus::of(&report, &behaviour_names(board), ending.tick.engine_state())),
             disarmed_by: ending.tick.disarmed().map(why_disarmed),
             reflexes: summary.trips_by_name(),
+            forward_stops: summary.forward_stops,
             level_s: levels.map(|(quality, &slots)| (quality.to_string(), slots as f64 * period_s)).collect(),
             release_late_us: Latency::of(&ending.recorder.release_late),
             exec_us: Latency::of(&ending.recorder.exec),
@@ -337,11 +340,10 @@ impl RunReport {
                  (computed), {without_way_s:.2} s with no path left"
             );
         }
-        let reflexes: Vec<String> = self.reflexes.iter().map(|(name, n)| format!("{name} {n}")).collect();
         if let Some(why) = &self.disarmed_by {
             say!("  disarmed   {why}");
         }
-        say!("  reflexes   {}", if reflexes.is_empty() { "none".into() } else { reflexes.join(", ") });
+        say!("  reflexes   {}", reflexes_text(&self.reflexes, self.forward_stops));
         let levels: Vec<String> =
             self.level_s.iter().filter(|(_, s)| **s > 0.0).map(|(r, s)| format!("{r}: {s:.2} s")).collect();
         say!("  quality    {}", levels.join(", "));
@@ -529,6 +531,16 @@ fn smoothness(board: &Board, ending: &Ending) -> BTreeMap<String, SmoothnessRepo
         Some((motor.name.clone(), SmoothnessReport { log_dimensionless_jerk, held }))
     });
     moved.collect()
+}
+
+/// How often each cause tripped, and how often the reflexes stopped the robot driving forwards.
+pub fn reflexes_text(trips: &BTreeMap<&'static str, u64>, forward_stops: u64) -> String {
+    let trips: Vec<String> = trips.iter().map(|(name, times)| format!("{name} {times}")).collect();
+    if trips.is_empty() {
+        return "none".to_string();
+    }
+    let times = if forward_stops == 1 { "once".to_string() } else { format!("{forward_stops} times") };
+    format!("{}; forward motion stopped {times}", trips.join(", "))
 }
 
 fn say_latency(name: &str, latency: Option<&Latency>, unit: &str) {

@@ -36,7 +36,8 @@ with the correction that the board's field was taught. The other arms are: the t
 correction of a field that lacks one part and was taught anew, or of a linear map of the sensors
 without memory; the table alone; and random requests. Figures are means over rooms and field seeds
 with 95 % intervals; each difference from the whole field is taken in the same room with the same
-seed. Reflexes are counted per 100 m; their change is from the first third of a drive to the last.
+seed. Reflexes are counted per 100 m, and so are stops: reflexes that did not only slow the car, but
+stopped it driving forwards. Changes are from the first third of a drive to the last.
 The last columns show what an arm saves: cycle time, measured in this run on this machine, and
 memory, computed. One field seed takes some minutes.")]
 pub struct Args {
@@ -196,6 +197,8 @@ const FIGURES_OF_ARMS: [&str; FIGURES.len()] = [
     "arms.smoothness",
     "arms.reflexes_per_100m",
     "arms.reflexes_change_per_100m",
+    "arms.stops_per_100m",
+    "arms.stops_change_per_100m",
 ];
 
 impl Row {
@@ -238,7 +241,7 @@ impl Row {
         let saved = |share: f64| format!("{:.0}", (100.0 * (1.0 - share)).round() + 0.0);
         let saved_time = self.cycle_of_whole.map_or("-".to_string(), saved);
         say!(
-            "{:<17}{:>9.2}{:>7.2}{:>7.1}{:>7.1}{:>7.1}{:>8.1}{:>9.1}{:>+7.1}  {:<17}{:<17}{saved_time:>7}{:>8.2}{}",
+            "{:<17}{:>9.2}{:>7.2}{:>7.1}{:>7.1}{:>7.1}{:>8.1}{:>9.1}{:>+7.1}{:>7.1}{:>+7.1}  {:<17}{:<17}{saved_time:>7}{:>8.2}{}",
             self.name,
             mean("contacts"),
             mean("falls"),
@@ -248,6 +251,8 @@ impl Row {
             mean("smoothness"),
             mean("reflexes_per_100m"),
             mean("reflexes_change_per_100m"),
+            mean("stops_per_100m"),
+            mean("stops_change_per_100m"),
             difference("contacts", 2),
             difference("cells_visited", 1),
             self.saved_bytes as f64 / 1e6,
@@ -294,7 +299,7 @@ impl<'a> Report<'a> {
         );
         say!();
         say!(
-            "{:<17}{:>9}{:>7}{:>7}{:>7}{:>7}{:>8}{:>9}{:>7}  {:<34}  saves",
+            "{:<17}{:>9}{:>7}{:>7}{:>7}{:>7}{:>8}{:>9}{:>7}{:>7}{:>7}  {:<34}  saves",
             "mean of a drive",
             "contacts",
             "falls",
@@ -304,9 +309,11 @@ impl<'a> Report<'a> {
             "smooth",
             "reflexes",
             "change",
+            "stops",
+            "change",
             "difference from the whole field, 95 %"
         );
-        say!("{:<62}{:>18}  {:<17}{:<17}{:>7}{:>8}", "", "per 100 m", "contacts", "cells", "time %", "MB");
+        say!("{:<62}{:>32}  {:<17}{:<17}{:>7}{:>8}", "", "per 100 m", "contacts", "cells", "time %", "MB");
         self.arms.iter().for_each(Row::print);
         self.say_worst_field();
         let shares =
@@ -327,7 +334,7 @@ mod tests {
 
     fn finding(arm: Arm, cells: [f64; 2], digest: &str) -> Finding {
         let run = |cells| Run {
-            figures: [1.0, 0.0, cells, 0.1, 0.2, -17.0, 20.0, -2.0],
+            figures: [1.0, 0.0, cells, 0.1, 0.2, -17.0, 20.0, -2.0, 8.0, -1.0],
             digest: digest.to_string(),
         };
         Finding { arm, runs: vec![cells.map(run).to_vec()], cost: Cost::default() }

@@ -6,6 +6,7 @@ use crate::base::time::{self, SimClock};
 use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
+use crate::cli::report::reflexes_text;
 use crate::field::Readout;
 use crate::field::readout::{RowNames, decide};
 use crate::runtime::robot::{BuildError, Options, Robot};
@@ -77,6 +78,7 @@ struct Report {
     slots_run: u64,
     slots_skipped: u64,
     reflexes: BTreeMap<&'static str, u64>,
+    forward_stops: u64,
     /// Cycles of the whole loop per second of real time, measured.
     cycles_per_s: f64,
     digest: String,
@@ -212,6 +214,7 @@ impl Report {
             slots_run: summary.slots_run,
             slots_skipped: summary.slots_skipped,
             reflexes: summary.trips_by_name(),
+            forward_stops: summary.forward_stops,
             cycles_per_s: outcome.decisions.len() as f64 / outcome.wall.as_secs_f64().max(1e-9),
             digest: outcome.ending.recorder.digest(),
         }
@@ -239,8 +242,7 @@ impl Report {
                 self.defects
             );
         }
-        let reflexes: Vec<String> = self.reflexes.iter().map(|(name, n)| format!("{name} {n}")).collect();
-        say!("  reflexes   {}", if reflexes.is_empty() { "none".into() } else { reflexes.join(", ") });
+        say!("  reflexes   {}", reflexes_text(&self.reflexes, self.forward_stops));
         say!("  speed      {:.0} cycles per second, measured", self.cycles_per_s);
         say!("  digest     {}", self.digest);
     }

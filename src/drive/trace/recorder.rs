@@ -3,7 +3,7 @@
 use super::{LatenessPeaks, Record, StepDown, Summary};
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::Health;
-use crate::base::plan::Cause;
+use crate::base::plan::{Cause, Limits};
 use crate::base::time::Span;
 use crate::decision::mode::Mode;
 use crate::decision::smooth::Smoothness;
@@ -108,6 +108,8 @@ impl Recorder {
                 summary.trips[cause as usize] += 1;
             }
         }
+        let before = summary.last.as_ref().map(|last| last.limits);
+        summary.forward_stops += u64::from(stops_forward_motion(before, record.limits));
         summary.field_results += record.field.is_some_and(|f| f.response.is_some()) as u64;
         if record.index >= WARM_UP_SLOTS
             && let Some(allocations) = record.allocations
@@ -145,6 +147,11 @@ impl Recorder {
     }
 }
 
+/// Whether the limits of a slot forbid driving forwards, and those of the slot before it did not.
+fn stops_forward_motion(before: Option<Limits>, now: Limits) -> bool {
+    now.forward <= 0.0 && before.is_some_and(|before| before.forward > 0.0)
+}
+
 fn digest_record(digest: &mut Hasher, record: &Record) {
     digest.update(&record.index.to_le_bytes());
     digest.update(&record.lost.to_le_bytes());
@@ -172,5 +179,25 @@ fn health_code(health: Health) -> u8 {
         Health::Good => 1,
         Health::Stale => 2,
         Health::Bad(_) => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reflex_that_only_slows_the_robot_stops_nothing() {
+        let slow = Limits { forward: 0.4, ..Limits::FREE };
+        let no_forward = Limits { forward: 0.0, ..Limits::FREE };
+        let stops = |slots: &[Limits]| {
+            let before = std::iter::once(None).chain(slots.iter().copied().map(Some));
+            before.zip(slots).filter(|(before, now)| stops_forward_motion(*before, **now)).count()
+        };
+        assert_eq!(stops(&[Limits::STILL, Limits::STILL, Limits::FREE]), 0, "it had not yet begun");
+        assert_eq!(stops(&[Limits::FREE, slow, slow, Limits::FREE]), 0);
+        // The same cause slows the robot first and then stops it, twice: one trip, two stops.
+        assert_eq!(stops(&[Limits::FREE, slow, no_forward, no_forward, slow, no_forward, Limits::FREE]), 2);
+        assert_eq!(stops(&[Limits::FREE, Limits::STILL, no_forward]), 1, "one stop with two causes");
     }
 }

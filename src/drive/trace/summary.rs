@@ -21,6 +21,10 @@ pub struct Summary {
     pub slots_at_level: [u64; QUALITY_LEVELS],
     /// How often each cause became active, by `Cause as usize`.
     pub trips: [u64; Cause::ALL.len()],
+    /// How often the active causes together began to forbid driving forwards. A cause that only slows the
+    /// robot, such as an obstacle that is near, trips without that; one that already slows it may stop it
+    /// later without tripping again.
+    pub forward_stops: u64,
     /// Field results with an answer.
     pub field_results: u64,
     /// Heap allocations of the tick thread after warm-up; `None`: not counted in this program.

@@ -14,7 +14,7 @@ use crate::workshop::teach::trouble::Troubled;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The figures that a study compares.
-pub const FIGURES: [&str; 8] = [
+pub const FIGURES: [&str; 10] = [
     "contacts",
     "falls",
     "cells_visited",
@@ -23,14 +23,16 @@ pub const FIGURES: [&str; 8] = [
     "smoothness",
     "reflexes_per_100m",
     "reflexes_change_per_100m",
+    "stops_per_100m",
+    "stops_change_per_100m",
 ];
 
 /// The result of one drive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// In the order of [`FIGURES`]. Smoothness is the log dimensionless jerk of the motors that moved, NaN if
-    /// none moved. The change of the reflexes is from the first third of the drive to the last, NaN if it
-    /// stood in one of them.
+    /// none moved. A stop is a reflex that began to forbid driving forwards; the others only slowed the robot.
+    /// Changes are from the first third of the drive to the last, NaN if it stood in one of them.
     pub figures: [f64; FIGURES.len()],
     /// Digest of everything that the robot sensed, decided and commanded.
     pub digest: String,
@@ -40,10 +42,7 @@ impl Run {
     fn of(drive: &Drive) -> Run {
         let (report, smoothness) = (&drive.report, &drive.recorder.smoothness);
         let [first, _, last] = drive.thirds.map(|third| third.per_100_m());
-        let all = drive.thirds.iter().fold(Third::default(), |all, third| Third {
-            reflexes: all.reflexes + third.reflexes,
-            metres: all.metres + third.metres,
-        });
+        let [reflexes, stops] = drive.thirds.into_iter().fold(Third::default(), Third::and).per_100_m();
         let moved: Vec<f64> = smoothness.iter().filter_map(|motor| motor.mean()).collect();
         Run {
             figures: [
@@ -53,8 +52,10 @@ impl Run {
                 report.coverage.backward_share,
                 report.coverage.standing_share,
                 moved.iter().sum::<f64>() / moved.len() as f64,
-                all.per_100_m(),
-                last - first,
+                reflexes,
+                last[0] - first[0],
+                stops,
+                last[1] - first[1],
             ],
             digest: drive.recorder.digest(),
         }

@@ -105,14 +105,28 @@ pub struct Drive {
 pub struct Third {
     /// How often a reflex tripped.
     pub reflexes: u64,
+    /// How often the reflexes stopped it driving forwards.
+    pub stops: u64,
     /// How far the robot drove, metres.
     pub metres: f64,
 }
 
 impl Third {
-    /// Reflexes per 100 m; NaN if it stood.
-    pub fn per_100_m(&self) -> f64 {
-        if self.metres > 0.0 { 100.0 * self.reflexes as f64 / self.metres } else { f64::NAN }
+    /// Reflexes and stops per 100 m; NaN if it stood.
+    pub fn per_100_m(&self) -> [f64; 2] {
+        [self.reflexes, self.stops].map(|count| match self.metres > 0.0 {
+            true => 100.0 * count as f64 / self.metres,
+            false => f64::NAN,
+        })
+    }
+
+    /// This third and `other` together.
+    pub fn and(self, other: Third) -> Third {
+        Third {
+            reflexes: self.reflexes + other.reflexes,
+            stops: self.stops + other.stops,
+            metres: self.metres + other.metres,
+        }
     }
 }
 
@@ -127,6 +141,7 @@ impl Thirds {
     fn count(&mut self, at_s: f64, so_far: Third) {
         let third = &mut self.sums[((3.0 * at_s / self.seconds) as usize).min(2)];
         third.reflexes += so_far.reflexes - self.before.reflexes;
+        third.stops += so_far.stops - self.before.stops;
         third.metres += so_far.metres - self.before.metres;
         self.before = so_far;
     }
@@ -161,8 +176,13 @@ pub fn run(
         let report = plant.report(clock.now());
         let ends = report.contacts.falls > 0 || interrupted.load(Ordering::Relaxed);
         over.fetch_or(ends, Ordering::Relaxed);
-        let reflexes = recorder.summary().trips.iter().sum();
-        thirds.count(clock.now().since(first).as_secs_f64(), Third { reflexes, metres: report.distance_m });
+        let summary = recorder.summary();
+        let so_far = Third {
+            reflexes: summary.trips.iter().sum(),
+            stops: summary.forward_stops,
+            metres: report.distance_m,
+        };
+        thirds.count(clock.now().since(first).as_secs_f64(), so_far);
     });
     Ok(Drive { report: plant.report(clock.now()), recorder: ending.recorder, thirds: thirds.sums })
 }
@@ -225,14 +245,20 @@ mod tests {
     #[test]
     fn reflexes_are_counted_in_the_third_in_which_they_trip() {
         let mut thirds = Thirds { seconds: 30.0, sums: Default::default(), before: Third::default() };
-        for (at_s, reflexes, metres) in
-            [(1.0, 1, 1.0), (9.9, 3, 2.0), (15.0, 3, 2.0), (20.0, 3, 3.0), (30.0, 4, 7.0)]
-        {
-            thirds.count(at_s, Third { reflexes, metres });
+        let third = |(reflexes, stops, metres)| Third { reflexes, stops, metres };
+        for (at_s, so_far) in [
+            (1.0, (1, 0, 1.0)),
+            (9.9, (3, 1, 2.0)),
+            (15.0, (3, 1, 2.0)),
+            (20.0, (3, 1, 3.0)),
+            (30.0, (4, 2, 7.0)),
+        ] {
+            thirds.count(at_s, third(so_far));
         }
-        let wanted = [(3, 2.0), (0, 0.0), (1, 5.0)].map(|(reflexes, metres)| Third { reflexes, metres });
-        assert_eq!(thirds.sums, wanted);
-        assert_eq!([wanted[0].per_100_m(), wanted[2].per_100_m()], [150.0, 20.0]);
-        assert!(wanted[1].per_100_m().is_nan(), "it stood");
+        assert_eq!(thirds.sums, [(3, 1, 2.0), (0, 0, 0.0), (1, 1, 5.0)].map(third));
+        let [first, middle, last] = thirds.sums;
+        assert_eq!([first, last].map(|third| third.per_100_m()), [[150.0, 50.0], [20.0, 20.0]]);
+        assert!(middle.per_100_m().iter().all(|figure| figure.is_nan()), "it stood");
+        assert_eq!(first.and(last), third((4, 2, 7.0)));
     }
 }
