@@ -18,6 +18,7 @@ mod backing; // backtracking, and turning away
 mod corners; // seeing what the front corners would touch
 mod dropout; // a short loss of a sensor neither misleads the field nor delays a reflex
 mod goals; // goals do not override reflexes
+mod gyroscope; // a robot whose wheels do not obey knows its heading
 mod edge; // an edge that stopped the car is not forgotten
 mod open; // no echo in open space is a valid reading, a dead sonar is a lost sensor
 mod rehearsal; // boards of real robots drive here

@@ -34,7 +34,7 @@ pub use field::{
 };
 pub use motor::{
     BackingPlan, Decision, EnablePlan, McuPlan, MotionPlan, MotorKind, MotorPlan, PwmPlan, StopLine,
-    WanderPlan,
+    TurnSensor, WanderPlan,
 };
 pub use restraint::{Limits, Restraint};
 pub use rt::RtPlan;
@@ -45,7 +45,7 @@ pub use sensor::{
     ImuQuantity, LineRole, LineSensor, PowerChip, PowerQuantity, Rails, Scale, SensorKind, SensorPlan,
     VL53L0X_FARTHEST_M, chips, kind, same_chip,
 };
-pub use sim::{MoverPlan, RangerFaults, SimPlan, SonarModule, WorldPlan};
+pub use sim::{MotionErrors, MoverPlan, RangerFaults, SimPlan, SonarModule, WorldPlan};
 pub use targets::{GpuTargets, Targets};
 pub use tether::{OnLoss, TetherPlan};
 

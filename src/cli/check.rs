@@ -1,6 +1,7 @@
 //! `check`: validates a board file and prints its effective configuration: inheritance and defaults applied.
 
 use crate::field::footprint;
+use crate::field::navigate::navigator::can_go;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
@@ -10,7 +11,8 @@ use super::origin::{self, COMPUTED};
 use super::output::stderr_is_terminal;
 use super::simulate::Simulation;
 use crate::base::plan::edges::{EdgeSight, edge_sight};
-use crate::base::plan::{Board, BusPlan, FieldPlan, OnLoss, TetherPlan, bus_load};
+use crate::base::plan::{Board, BusPlan, FieldPlan, OnLoss, TetherPlan, TurnSensor, bus_load};
+use crate::decision::motion::MotionModel;
 use crate::deploy::board;
 use crate::deploy::board::finding::Finding;
 use crate::deploy::board::{BoardError, Loaded, Setting, WorldError};
@@ -162,6 +164,7 @@ fn summary(board: &Board) -> Vec<String> {
         ));
     }
     lines.extend(edges(edge_sight(board)));
+    lines.extend(heading(board));
     let is_real = matches!(board.bus, BusPlan::Linux { .. });
     lines.extend(board.i2c.iter().filter(|bus| is_real && bus.recovery.rebind).map(|bus| {
         let name = &bus.name;
@@ -195,6 +198,26 @@ fn at_most(plan: &FieldPlan) -> String {
         return String::new();
     }
     format!(" at its start, at most {:.0} MB with a full library and a full bank", full as f64 / 1e6)
+}
+
+/// Where a robot that can go to goals knows its heading from.
+fn heading(board: &Board) -> Option<String> {
+    let motion = MotionModel::of(board).filter(|_| can_go(board))?;
+    if let Some(TurnSensor { channel, .. }) = motion.turning {
+        let name = &board.sensors[channel].name;
+        return Some(format!(
+            "goals: '{name}' measures the heading, and its zero error while the robot stands"
+        ));
+    }
+    let (error, per_metre) = match &motion.wheels {
+        Some(wheels) => ("one side turns 1 % more slowly", 0.01 / wheels.track),
+        None => ("the steering is off by half a degree", libm::tan(0.5_f64.to_radians()) / motion.wheelbase),
+    };
+    Some(format!(
+        "goals: the heading is computed from the commands; if {error}, it drifts by {:.1} degrees a metre. A gyroscope, \
+         named in [motion] `turning`, prevents that",
+        per_metre.to_degrees()
+    ))
 }
 
 /// How well the ground sensors cover the edges that a wheel can reach.
@@ -358,6 +381,20 @@ mod tests {
         );
         let radius = sound(&loaded, None)["edges_seen_in_bends_from_m"].as_f64().expect("a radius");
         assert!((radius - 0.71).abs() < 0.01, "{radius}");
+    }
+
+    #[test]
+    fn it_says_where_the_heading_comes_from() {
+        let line = |text: &str| {
+            let lines = describe(&board::from_text("own", text).unwrap(), None);
+            lines.into_iter().find(|line| line.starts_with("# goals: ")).expect("it has a navigator")
+        };
+        assert!(line("inherits = \"sim\"").contains("drifts by 5.7 degrees a metre"));
+        assert!(line("inherits = \"barn\"").contains("if one side turns 1 % more slowly, it drifts by 4.1"));
+        let gyroscope = "[motion]\nturning = \"turning\"\n[[sensor]]\nname = \"turning\"\nkind = \"mpu6050\"\n\
+                         unit = \"deg/s\"\naddress = 0x68\nquantity = \"rotation-z\"\nperiod_ms = 10.0\nvalid = [-250.0, 250.0]\n";
+        let measured = line(&format!("inherits = \"sim\"\n{gyroscope}"));
+        assert!(measured.contains("'turning' measures the heading"), "{measured}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod bus;
 mod contact;
 mod link;
+pub mod reflexes;
 mod refused;
 mod sensor;
 
@@ -29,6 +30,7 @@ use crate::system::executor::Rest;
 use crate::system::rt::Granted;
 use bus::BusLine;
 use contact::ContactReport;
+use reflexes::reflexes_text;
 use refused::RefusedReport;
 use sensor::SensorReport;
 use serde::Serialize;
@@ -531,16 +533,6 @@ fn smoothness(board: &Board, ending: &Ending) -> BTreeMap<String, SmoothnessRepo
         Some((motor.name.clone(), SmoothnessReport { log_dimensionless_jerk, held }))
     });
     moved.collect()
-}
-
-/// How often each cause tripped, and how often the reflexes stopped the robot driving forwards.
-pub fn reflexes_text(trips: &BTreeMap<&'static str, u64>, forward_stops: u64) -> String {
-    let trips: Vec<String> = trips.iter().map(|(name, times)| format!("{name} {times}")).collect();
-    if trips.is_empty() {
-        return "none".to_string();
-    }
-    let times = if forward_stops == 1 { "once".to_string() } else { format!("{forward_stops} times") };
-    format!("{}; forward motion stopped {times}", trips.join(", "))
 }
 
 fn say_latency(name: &str, latency: Option<&Latency>, unit: &str) {

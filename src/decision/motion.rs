@@ -1,18 +1,26 @@
 //! Estimates the robot's pose from its own commands, with the model of a kinematic bicycle (Rajamani,
 //! *Vehicle Dynamics and Control*, section 2.2, reference point on the rear axle) or of a differential drive
 //! (Siegwart and Nourbakhsh, *Introduction to Autonomous Mobile Robots*, section 3.2). The speed, and the
-//! turn rate of a differential drive, lag behind the commands. Starts at (0, 0), heading along x. The
-//! estimate drifts, as all dead reckoning does, and does not notice when a wheel slips or a wall blocks the
-//! robot. The drift limits the accuracy of places.
+//! turn rate of a differential drive, lag behind the commands. On a board with a gyroscope
+//! (`[motion] turning`), the robot turns as the [`gyroscope`] measures, not as commanded. Starts at (0, 0),
+//! heading along x. The estimate drifts, as all dead reckoning does, and does not notice when a wheel slips
+//! or a wall blocks the robot. The drift limits the accuracy of places.
+
+pub mod gyroscope;
 
 use crate::base::command::MAX_MOTORS;
-use crate::base::plan::{Board, MotorKind, MotorPlan};
+use crate::base::frame::{Health, Sample};
+use crate::base::plan::{Board, MotorKind, MotorPlan, TurnSensor};
 use crate::base::time::{Instant, Span};
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
+use gyroscope::Gyroscope;
 
 /// The longest time that one command is assumed to have lasted. In a longer gap (a stalled loop), the robot
 /// is assumed to have stood still for the rest, because motors stop when their command expires.
 const LONGEST: Span = Span::from_millis(200);
+/// Below this speed, metres per second, and below this rate of turn, radians a second, a robot that is
+/// commanded to stand counts as standing.
+const STANDS: f64 = 0.001;
 
 /// How the robot's commands move it.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +38,8 @@ pub struct MotionModel {
     pub steering: Option<(usize, [f64; 2])>,
     /// The wheels that turn the robot by their speed difference, on a robot without a steering motor.
     pub wheels: Option<Wheels>,
+    /// The sensor that measures how fast the robot turns; `None`: its commands tell.
+    pub turning: Option<TurnSensor>,
 }
 
 /// The wheels of a differential drive.
@@ -75,7 +85,16 @@ impl MotionModel {
             drives: drives.map(|(number, _)| number).collect(),
             steering: board.motors.iter().enumerate().find_map(steers),
             wheels: Wheels::of(board),
+            turning: plan.turning,
         })
+    }
+
+    /// How fast the robot turns according to its sensor, radians a second, positive to the left; the sensor's
+    /// zero error is still in it. `None`: it has no such sensor, or no reading that can be trusted.
+    pub fn measured_turn(&self, samples: &[Sample]) -> Option<f64> {
+        let TurnSensor { channel, scale } = self.turning?;
+        let sample = samples.get(channel).filter(|sample| sample.health == Health::Good)?;
+        Some(f64::from(sample.value / scale).to_radians())
     }
 
     /// Curvature of the path with this steering command, 1/m, positive to the left.
@@ -177,13 +196,15 @@ pub struct Odometer {
     speed: f64,
     /// How fast the robot turns, radians a second, positive to the left.
     spin: f64,
+    gyroscope: Gyroscope,
     last: Option<Instant>,
 }
 
 impl Odometer {
     /// A robot at the origin.
     pub fn new(motion: MotionModel) -> Odometer {
-        Odometer { motion, standing: OdometryPose::default(), speed: 0.0, spin: 0.0, last: None }
+        let (standing, gyroscope) = (OdometryPose::default(), Gyroscope::default());
+        Odometer { motion, standing, speed: 0.0, spin: 0.0, gyroscope, last: None }
     }
 
     /// How commands move the robot.
@@ -206,9 +227,10 @@ impl Odometer {
         self.speed
     }
 
-    /// The robot was given this command at `slot`. Returns how far it went since the last command, metres,
-    /// negative backwards.
-    pub fn advance(&mut self, slot: Instant, motors: &[f32; MAX_MOTORS]) -> f64 {
+    /// The robot was given this command at `slot`; `turn` is the rate of turn that its sensor measures
+    /// ([`MotionModel::measured_turn`]). Returns how far it went since the last command, metres, negative
+    /// backwards.
+    pub fn advance(&mut self, slot: Instant, motors: &[f32; MAX_MOTORS], turn: Option<f64>) -> f64 {
         let passed = self.last.map_or(Span::ZERO, |last| slot.since(last));
         self.last = Some(slot);
         let seconds = passed.min(LONGEST).as_secs_f64();
@@ -219,22 +241,29 @@ impl Odometer {
         let share = if *lag_s > 0.0 { 1.0 - libm::exp(-seconds / lag_s) } else { 1.0 };
         self.speed += (wanted - self.speed) * share;
         let way = self.speed * seconds;
-        if let Some(wanted) = self.motion.spin(motors) {
+        let spin = self.motion.spin(motors);
+        if let Some(wanted) = spin {
             self.spin += (wanted - self.spin) * share;
-            self.standing = self.standing.moved(way, self.spin * seconds);
-            return way;
         }
-        let curvature = steering.map_or(0.0, |(motor, _)| self.motion.curvature(motors[motor]));
-        self.standing = self.standing.ahead(way, curvature);
+        let is_to_stand = wanted == 0.0 && spin.unwrap_or(0.0) == 0.0;
+        let stands = is_to_stand && self.speed.abs() < STANDS && self.spin.abs() < STANDS;
+        let measured = turn.and_then(|turn| self.gyroscope.turn(turn, stands, seconds));
+        let curvature = || steering.map_or(0.0, |(motor, _)| self.motion.curvature(motors[motor]));
+        let turned = match measured {
+            Some(turn) => turn * seconds,
+            None if spin.is_some() => self.spin * seconds,
+            None => way * curvature(),
+        };
+        self.standing = self.standing.moved(way, turned);
         way
     }
 }
 
 impl Remembers for Odometer {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
-        let Odometer { motion: _, standing, speed, spin, last } = self;
+        let Odometer { motion: _, standing, speed, spin, gyroscope, last } = self;
         remember!(archive: standing, speed, spin, last);
-        Ok(())
+        gyroscope.walk(archive)
     }
 }
 
@@ -244,7 +273,15 @@ mod tests {
 
     fn motion(lag_s: f64) -> MotionModel {
         let steering = Some((2, [-30.0, 30.0]));
-        MotionModel { full_speed: 0.5, wheelbase: 0.1, lag_s, drives: vec![0, 1], steering, wheels: None }
+        MotionModel {
+            full_speed: 0.5,
+            wheelbase: 0.1,
+            lag_s,
+            drives: vec![0, 1],
+            steering,
+            wheels: None,
+            turning: None,
+        }
     }
 
     /// Two wheels 0.2 m apart.
@@ -257,7 +294,7 @@ mod tests {
         let mut motors = [0.0; MAX_MOTORS];
         motors[..3].copy_from_slice(&command);
         for slot in from..from + slots {
-            odometer.advance(Instant::ZERO + Span::from_millis(10 * slot), &motors);
+            odometer.advance(Instant::ZERO + Span::from_millis(10 * slot), &motors, None);
         }
     }
 

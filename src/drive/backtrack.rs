@@ -220,7 +220,7 @@ impl Backing {
         if !executed.is_confirmed() {
             self.each_drive(&mut motors, |_| 0.0);
         }
-        let way = self.odometer.advance(executed.until, &motors);
+        let way = self.odometer.advance(executed.until, &motors, None);
         self.wheels = motors[self.steering];
         self.beside.went(way);
         self.stuck.went(way);

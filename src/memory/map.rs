@@ -70,19 +70,27 @@ pub struct Scene {
     pub slot: Instant,
     /// The command.
     pub motors: [f32; MAX_MOTORS],
+    /// The measured rate of turn ([`MotionModel::measured_turn`]).
+    pub turn: Option<f64>,
     /// The value of each thing's sensor, if it can be trusted.
     pub values: [Option<f32>; MOST_THINGS],
 }
 
 impl Scene {
-    /// The scene of a slot; `by`: the channel of each thing's sensor.
-    pub fn of(slot: Instant, motors: &[f32; MAX_MOTORS], samples: &[Sample], by: &[usize]) -> Scene {
+    /// The scene of a slot of a robot that moves like `motion`; `by`: the channel of each thing's sensor.
+    pub fn of(
+        slot: Instant,
+        motors: &[f32; MAX_MOTORS],
+        samples: &[Sample],
+        motion: &MotionModel,
+        by: &[usize],
+    ) -> Scene {
         let mut values = [None; MOST_THINGS];
         for (value, channel) in values.iter_mut().zip(by) {
             let sample = samples.get(*channel).filter(|sample| sample.health == Health::Good);
             *value = sample.map(|sample| sample.value);
         }
-        Scene { slot, motors: *motors, values }
+        Scene { slot, motors: *motors, turn: motion.measured_turn(samples), values }
     }
 }
 
@@ -172,6 +180,11 @@ impl Map {
         self.known.iter().map(|known| &known.thing)
     }
 
+    /// How commands move the robot.
+    pub fn motion(&self) -> &MotionModel {
+        self.odometer.motion()
+    }
+
     /// Where the robot thinks it is.
     pub fn pose(&self) -> OdometryPose {
         self.odometer.pose()
@@ -184,7 +197,7 @@ impl Map {
 
     /// Processes a slot.
     pub fn take(&mut self, scene: &Scene) -> Result<(), Fault> {
-        self.odometer.advance(scene.slot, &scene.motors);
+        self.odometer.advance(scene.slot, &scene.motors, scene.turn);
         let here = self.odometer.pose();
         for (number, (known, value)) in self.known.iter_mut().zip(scene.values).enumerate() {
             let Some(value) = value else { continue };
@@ -305,6 +318,7 @@ mod tests {
             drives: vec![0],
             steering: None,
             wheels: None,
+            turning: None,
         };
         let thing = |name: &str, by| Thing {
             name: name.into(),
@@ -324,6 +338,7 @@ mod tests {
             let mut scene = Scene {
                 slot: Instant::ZERO + Span::from_millis(10 * (from + step)),
                 motors: [1.0; MAX_MOTORS],
+                turn: None,
                 values: [None; MOST_THINGS],
             };
             scene.values[..2].copy_from_slice(&values(step));

@@ -70,7 +70,6 @@ impl Tick {
         let asked = self.requests.take(began);
         let receipts = self.motor_link.receipts();
         let executed = self.motor_link.executed(slot, began);
-        self.navigation.iter_mut().for_each(|own| own.follow(&executed));
         let outcome = self.field.collect();
         let quality = self.choose_level(outcome.as_ref(), began);
         let known = Signals {
@@ -83,6 +82,7 @@ impl Tick {
             ..Signals::default()
         };
         let (frame, signals) = self.senses.update(index, &executed, known, &mut self.policy.reflexes, began);
+        self.navigation.iter_mut().for_each(|own| own.follow(&executed, &frame));
         let Decision { verdict, mode, request, shown } =
             self.policy.decide(&frame, &signals, asked, self.field.newest(), &executed, began);
         let request = request.as_ref().map(|(response, taken)| (response, *taken));

@@ -10,7 +10,7 @@ use super::eye::Eye;
 use super::ground::Spots;
 use super::sonar::HALF_CONE_DEG;
 use super::world::{Obstacle, Outline, Pose, Wheel, World};
-use crate::base::plan::SimPlan;
+use crate::base::plan::{MotionErrors, SimPlan};
 use crate::base::time::Span;
 use libm::{cos, exp, sin, tan};
 
@@ -59,6 +59,7 @@ pub struct Car {
     outline: Outline,
     spots: Spots,
     full_speed: f64,
+    errors: MotionErrors,
     lag: f64,
     pose: Pose,
     speed: f64,
@@ -85,6 +86,7 @@ impl Car {
             outline,
             spots: Spots::ahead_of_wheels(&outline),
             full_speed: plan.full_speed.into(),
+            errors: plan.errors,
             lag: 1.0 - exp(-STEP_S / LAG_S),
             pose: world.start(),
             speed: 0.0,
@@ -114,6 +116,7 @@ impl Car {
     /// each, -1..=1.
     pub fn step_wheels(&mut self, wheels: [f64; 2], world: &World) {
         let [left, right] = wheels.map(|wheel| wheel.clamp(-1.0, 1.0));
+        let left = left * (1.0 - self.errors.left_slower);
         let wanted = (right - left) * self.full_speed / self.outline.track;
         let spin = self.spin.unwrap_or(0.0);
         self.spin = Some(spin + (wanted - spin) * self.lag);
@@ -124,7 +127,7 @@ impl Car {
     /// angle of the servo, positive to the right (`None`: it has no pulse and keeps its angle).
     pub fn step(&mut self, drive: f64, steering_deg: Option<f64>, world: &World) {
         if let Some(target) = steering_deg {
-            self.turn_wheels(target);
+            self.turn_wheels(target + self.errors.steering_deg);
         }
         self.go(drive, world);
     }

@@ -10,6 +10,7 @@
 
 use super::car::STEP_S;
 use super::noise::Noise;
+use crate::base::plan::MotionErrors;
 use crate::base::time::Span;
 
 const SAMPLE_RATE_DIVIDER: usize = 0x19;
@@ -64,14 +65,23 @@ pub struct Imu {
     motion: CarMotion,
     /// Acceleration over the last step, m/s^2.
     forward: f64,
+    /// What each gyroscope measures at rest, degrees a second, and the share by which it measures too much.
+    rotation_errors: [f64; 2],
     noise: Noise,
 }
 
 impl Imu {
-    /// A chip at `address` that was just powered.
-    pub fn new(address: u8, noise: Noise) -> Imu {
-        let motion = CarMotion::default();
-        let mut imu = Imu { address, registers: [0; REGISTERS], pointer: 0, motion, forward: 0.0, noise };
+    /// A chip at `address` that was just powered, with the gyroscope of a car with these `errors`.
+    pub fn new(address: u8, errors: &MotionErrors, noise: Noise) -> Imu {
+        let mut imu = Imu {
+            address,
+            registers: [0; REGISTERS],
+            pointer: 0,
+            motion: CarMotion::default(),
+            forward: 0.0,
+            rotation_errors: [errors.gyro_zero_deg_s, errors.gyro_scale],
+            noise,
+        };
         imu.lose_power();
         imu
     }
@@ -141,7 +151,8 @@ impl Imu {
         let lean = lean_deg.to_radians();
         // At rest an accelerometer measures 1 g upwards; in a turn to the left, it accelerates to the left.
         let g = [self.forward / G, libm::sin(lean) + speed * turn / G, libm::cos(lean)];
-        let deg_s = [0.0, 0.0, turn.to_degrees()];
+        let [zero, scale] = self.rotation_errors;
+        let deg_s = [0.0, 0.0, turn.to_degrees()].map(|rate| zero + rate * (1.0 + scale));
         let (per_g, per_deg_s) = (PER_G / self.coarser(ACCEL_CONFIG), PER_DEG_S / self.coarser(GYRO_CONFIG));
         let mut words = [0; 7];
         for axis in 0..3 {
@@ -169,7 +180,7 @@ mod tests {
     use super::*;
 
     fn imu() -> Imu {
-        Imu::new(0x68, Noise::new(1, 6))
+        Imu::new(0x68, &MotionErrors::default(), Noise::new(1, 6))
     }
 
     fn awake() -> Imu {

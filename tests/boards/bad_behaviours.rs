@@ -1,4 +1,4 @@
-//! Mistakes in the behaviours of a board and in their decision fields.
+//! Mistakes in the behaviours of a board, in their decision fields, and in what the navigator needs.
 
 use super::bad::{elsewhere, slip};
 use super::{faults, text_of};
@@ -59,4 +59,32 @@ fn keeping_clear_needs_a_navigator_and_a_servo() {
     let shapeless =
         text_of("picarx-v4").replacen("body = [0.25, 0.13] ", "# ", 1) + "[wander]\nclear_m = 0.4\n";
     assert!(told(&shapeless).contains("keeping clear needs"), "{}", told(&shapeless));
+}
+
+#[test]
+fn the_heading_is_measured_in_degrees_a_second() {
+    let motion = "track = 0.1167";
+    let with = |keys: &str| format!("{motion}\n{keys}");
+    let no_gyroscope = with("turning = \"range\"");
+    elsewhere(
+        V4,
+        motion,
+        &no_gyroscope,
+        "turning",
+        "\"range\" measures m; expected: a sensor that measures deg/s",
+    );
+    elsewhere(V4, motion, &with("turning = \"compass\""), "turning", "no sensor is named `compass`");
+    elsewhere(
+        V4,
+        motion,
+        &with("turning_scale = 1.1"),
+        "turning_scale",
+        "no `turning` whose scale this could be",
+    );
+    let mut gyroscope = text_of("generic-linux").to_string();
+    gyroscope.push_str("[motion]\nfull_speed = 0.5\nwheelbase = 0.1\nturning = \"turning\"\n");
+    assert_eq!(faults(&gyroscope), Vec::<String>::new());
+    gyroscope.push_str("turning_scale = 2.0\n");
+    let faults = faults(&gyroscope);
+    assert!(faults.len() == 1 && faults[0].contains("allowed: a number, 0.8 to 1.25"), "{faults:?}");
 }

@@ -53,3 +53,16 @@ fn tethered_cars_stop_when_the_brain_computer_is_silent() {
         assert_eq!(Board { name: board.name.clone(), tether: board.tether.clone(), ..own }, board, "{name}");
     }
 }
+
+/// The gyroscope that boards/README.md shows can be added as written there.
+#[test]
+fn the_gyroscope_of_the_guide_measures_the_heading() {
+    let guide = include_str!("../../boards/README.md");
+    let section = guide.split("## A gyroscope\n").nth(1).expect("a section");
+    let text = section.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a board");
+    let board = ganglion::deploy::board::from_text("guide", text).expect("a good board").board;
+    let turning = board.motion.and_then(|motion| motion.turning).expect("it names its gyroscope");
+    assert_eq!(board.sensors[turning.channel].name, "turning");
+    assert_eq!(turning.scale, 1.0);
+    assert_eq!(shipped("picarx-v4-corners").board.motion.and_then(|motion| motion.turning), None);
+}

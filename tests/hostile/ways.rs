@@ -268,7 +268,8 @@ fn map_of(board: &Board) -> Map {
     let thing = Thing { name: "wall".into(), channel, by, below: 0.7, ahead_m: 0.17, in_metres: false };
     let motion = MotionModel::of(board).expect("the board says how it moves");
     let mut map = Map::new(motion, vec![thing]).expect("a map");
-    let mut scene = Scene { slot: Instant::ZERO, motors: [0.5; MAX_MOTORS], values: [None; MOST_THINGS] };
+    let mut scene =
+        Scene { slot: Instant::ZERO, motors: [0.5; MAX_MOTORS], turn: None, values: [None; MOST_THINGS] };
     scene.values[0] = Some(0.5);
     map.take(&scene).expect("within reach");
     map

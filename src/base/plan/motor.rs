@@ -41,6 +41,17 @@ pub struct MotionPlan {
     pub track: Option<f32>,
     /// Length and width of the body in metres; the body is centred between the axles.
     pub body: Option<[f32; 2]>,
+    /// The sensor that measures how fast the robot turns; `None`: its commands tell.
+    pub turning: Option<TurnSensor>,
+}
+
+/// A sensor that measures how fast the robot turns, degrees a second, positive to the left.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TurnSensor {
+    /// Its channel in the frame.
+    pub channel: usize,
+    /// How many degrees it measures for each degree of a turn.
+    pub scale: f32,
 }
 
 /// How the robot backs off from an edge or an obstacle, and turns afterwards.

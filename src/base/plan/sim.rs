@@ -33,11 +33,27 @@ pub struct SimPlan {
     pub counts_every_byte: bool,
     /// Which variant of the HC-SR04 its sonars are.
     pub sonar: SonarModule,
+    /// How the car differs from its model.
+    pub errors: MotionErrors,
     /// Faults of the rangers that a co-processor serves. Not in board files; only studies set this.
     pub rangers: RangerFaults,
     /// A world that was laid out by hand, from a file; it replaces the room above, its discs, cliffs and
     /// line.
     pub world: Option<WorldPlan>,
+}
+
+/// How a simulated car and its gyroscope differ from what the board states: a real car does, and its dead
+/// reckoning cannot know by how much.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MotionErrors {
+    /// The front wheels stand this much farther to the right than commanded, degrees.
+    pub steering_deg: f64,
+    /// Share by which the left wheels of a differential drive turn more slowly than commanded.
+    pub left_slower: f64,
+    /// What a gyroscope measures at rest, degrees a second.
+    pub gyro_zero_deg_s: f64,
+    /// Share by which a gyroscope measures too much.
+    pub gyro_scale: f64,
 }
 
 /// Faults of simulated rangers, beyond the noise of a good chip.
@@ -116,6 +132,7 @@ impl Default for SimPlan {
             edge_counts: 120.0, // well below the vendor's limit for "no floor", 500
             counts_every_byte: false,
             sonar: SonarModule::Ms38,
+            errors: MotionErrors::default(),
             rangers: RangerFaults::default(),
             world: None,
         }

@@ -193,12 +193,14 @@ impl Tally {
         (summary, sentences)
     }
 
-    /// Advances the odometer by the previous command, which was in effect until `slot`.
+    /// Advances the odometer by the previous command, which was in effect until `slot`, and by the rate of
+    /// turn that was measured there.
     fn advance(&mut self, slot: &Slot) {
         let Some(odometer) = &mut self.odometer else { return };
         let before = self.last.as_ref().and_then(Slot::command);
         let motors = before.map_or([0.0; MAX_MOTORS], |command| command.motors);
-        *self.summary.metres.get_or_insert(0.0) += odometer.advance(slot.slot, &motors).abs();
+        let turn = odometer.motion().measured_turn(&slot.frame);
+        *self.summary.metres.get_or_insert(0.0) += odometer.advance(slot.slot, &motors, turn).abs();
     }
 }
 

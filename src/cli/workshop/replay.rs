@@ -6,7 +6,7 @@ use crate::base::time::{self, SimClock};
 use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
-use crate::cli::report::reflexes_text;
+use crate::cli::report::reflexes::reflexes_text;
 use crate::field::Readout;
 use crate::field::readout::{RowNames, decide};
 use crate::runtime::robot::{BuildError, Options, Robot};

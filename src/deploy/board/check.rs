@@ -73,7 +73,9 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     let budget = field::budget(&root.section("budget"), &periods);
     let targets = targets::targets(&root.section("targets"), &periods);
     let sim = if_written(root.section("sim"), world::sim);
-    let motion = if_written(root.section("motion"), world::motion);
+    let motion = if_written(root.section("motion"), |section| {
+        world::motion(section, &devices.sensor_names, &devices.sensors)
+    });
     let backing = if_written(root.section("backing"), world::backing);
     let wander = if_written(root.section("wander"), world::wander);
     let patrol = if_written(root.section("patrol"), world::patrol);

@@ -507,7 +507,7 @@ proptest! {
                 rig.drive(1, command, CONFIRMED);
                 let mut motors = [0.0; MAX_MOTORS];
                 motors[..3].copy_from_slice(&command);
-                stands += motion.advance(at(10 * rig.slot), &motors);
+                stands += motion.advance(at(10 * rig.slot), &motors, None);
                 // The robot stops within the last centimetre of its path.
                 prop_assert!(stands > -0.005, "{stands} m");
                 prop_assert!(rig.backtrack.backing.as_ref().is_some_and(|own| own.steering == STEERING));

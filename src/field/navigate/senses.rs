@@ -61,12 +61,13 @@ impl NavigationSenses {
         Some(NavigationSenses { odometer: Odometer::new(motion), channels, told: [Instant::ZERO; MAX_BEAMS] })
     }
 
-    /// Follows the last command. While commands are not confirmed in time, the robot counts as standing
-    /// still.
-    pub fn follow(&mut self, executed: &Executed) {
+    /// Follows the last command and what the sensors of `frame` say about the robot's motion. While commands
+    /// are not confirmed in time, the robot counts as standing still.
+    pub fn follow(&mut self, executed: &Executed, frame: &Frame) {
         let still = [0.0; MAX_MOTORS];
         let motors = if executed.is_confirmed() { &executed.command.motors } else { &still };
-        self.odometer.advance(executed.until, motors);
+        let turn = self.odometer.motion().measured_turn(&frame.samples);
+        self.odometer.advance(executed.until, motors, turn);
     }
 
     /// The input of the cycle that begins with `frame`.

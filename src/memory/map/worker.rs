@@ -4,6 +4,7 @@
 use super::{MOST_THINGS, Map, MapStatus, Scene};
 use crate::base::frame::Reading;
 use crate::base::time::{Clock, Instant, Span};
+use crate::decision::motion::MotionModel;
 use crate::drive::io::Outlet;
 use crate::drive::trace::Record;
 use crate::memory::fault::Fault;
@@ -18,6 +19,7 @@ const RING: usize = 1024;
 /// The sending end of the ring, for the thread that reads the trace.
 pub struct Feed {
     ring: rtrb::Producer<Scene>,
+    motion: MotionModel,
     by: heapless::Vec<usize, MOST_THINGS>,
     dropped: Arc<AtomicU64>,
 }
@@ -25,7 +27,8 @@ pub struct Feed {
 impl Feed {
     /// Sends a slot to the map; counts it as dropped if the ring is full.
     pub fn send(&mut self, record: &Record) {
-        let scene = Scene::of(record.slot, &record.command.motors, record.frame.used(), &self.by);
+        let (motors, samples) = (&record.command.motors, record.frame.used());
+        let scene = Scene::of(record.slot, motors, samples, &self.motion, &self.by);
         if self.ring.push(scene).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -67,10 +70,10 @@ pub struct MapWorker {
 pub fn feed(map: Map, outlet: Outlet, period: Span) -> (MapWorker, Feed, Recollection) {
     let (ring, scenes) = rtrb::RingBuffer::new(RING);
     let dropped = Arc::new(AtomicU64::new(0));
-    let by = map.things().map(|thing| thing.by).collect();
+    let (motion, by) = (map.motion().clone(), map.things().map(|thing| thing.by).collect());
     let recollection = Recollection { map: Arc::new(Mutex::new(map)), dropped: dropped.clone() };
     let worker = MapWorker { scenes, recollection: recollection.clone(), outlet, period, fault: None };
-    (worker, Feed { ring, by, dropped }, recollection)
+    (worker, Feed { ring, motion, by, dropped }, recollection)
 }
 
 impl MapWorker {

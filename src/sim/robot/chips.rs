@@ -11,7 +11,7 @@ use super::super::ranger::{HALF_VIEW_DEG, Ranger};
 use super::super::sonar::{Condition, HALF_CONE_DEG, Sonar};
 use super::super::world::Outline;
 use super::{NOISE_IMU, NOISE_POWER, NOISE_RANGER, NOISE_RING, NOISE_SONAR, Robot};
-use crate::base::plan::{Board, ChipSensor, LineSensor, SensorKind, SonarModule};
+use crate::base::plan::{Board, ChipSensor, LineSensor, MotionErrors, SensorKind, SonarModule};
 use crate::base::time::Instant;
 use crate::hardware::bus::Op;
 
@@ -72,7 +72,8 @@ pub fn chips(board: &Board, outline: &Outline, seed: u64) -> Vec<(usize, Chip)> 
         let chip = match sensor.kind {
             SensorKind::Chip(ChipSensor::Mpu6050 { address, .. }) => {
                 let nth = count(|chip| matches!(chip, Chip::Imu(_)));
-                Chip::Imu(Imu::new(address, Noise::new(seed, NOISE_IMU + nth)))
+                let errors = board.sim.as_ref().map_or_else(MotionErrors::default, |sim| sim.errors);
+                Chip::Imu(Imu::new(address, &errors, Noise::new(seed, NOISE_IMU + nth)))
             }
             SensorKind::Chip(ChipSensor::Vl53l0x { .. }) => {
                 let nth = count(|chip| matches!(chip, Chip::Ranger(_)));

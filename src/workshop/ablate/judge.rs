@@ -31,7 +31,7 @@ pub const FIGURES: [&str; 10] = [
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// In the order of [`FIGURES`]. Smoothness is the log dimensionless jerk of the motors that moved, NaN if
-    /// none moved. A stop is a reflex that began to forbid driving forwards; the others only slowed the robot.
+    /// none moved. A stop is a reflex that began to forbid driving forwards; others only slow the robot.
     /// Changes are from the first third of the drive to the last, NaN if it stood in one of them.
     pub figures: [f64; FIGURES.len()],
     /// Digest of everything that the robot sensed, decided and commanded.

@@ -1,12 +1,18 @@
 //! `[rt]`, `[motion]`, `[backing]`, `[wander]`, `[patrol]` and `[sim]`: what is requested from the system,
 //! how the robot moves, backs off and wanders, where it patrols, and the simulated room.
 
-use crate::base::plan::{BackingPlan, MotionPlan, RangerFaults, RtPlan, SimPlan, SonarModule, WanderPlan};
+use crate::base::plan::{
+    BackingPlan, MotionErrors, MotionPlan, RangerFaults, RtPlan, SensorPlan, SimPlan, SonarModule,
+    TurnSensor, WanderPlan,
+};
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
 use crate::drive::backtrack::LONGEST_M;
 use crate::field::navigate::goals::{FEWEST_OF_PATROL, MAX_PLACES};
 use crate::field::navigate::navigator::FARTHEST_M;
+
+/// The unit of a sensor that measures how fast the robot turns.
+const TURN_UNIT: &str = "deg/s";
 
 /// `[rt]`.
 pub fn rt(section: &Section<'_>) -> Option<RtPlan> {
@@ -19,13 +25,28 @@ pub fn rt(section: &Section<'_>) -> Option<RtPlan> {
 }
 
 /// `[motion]`.
-pub fn motion(section: &Section<'_>) -> Option<MotionPlan> {
+pub fn motion(section: &Section<'_>, names: &[String], sensors: &[Option<SensorPlan>]) -> Option<MotionPlan> {
     let full_speed = section.real("full_speed", 0.01..=20.0).required();
     let wheelbase = section.real("wheelbase", 0.01..=5.0).required();
     let lag = section.millis("lag_ms", 0.0..=5_000.0).or(Span::ZERO);
     let track = section.real("track", 0.01..=5.0).optional().map(|track| track as f32);
     let body = section.reals::<2>("body", 0.01..=10.0).optional().map(|sides| sides.map(|side| side as f32));
-    Some(MotionPlan { full_speed: full_speed? as f32, wheelbase: wheelbase? as f32, lag, track, body })
+    let turning = section.name_among("turning", "sensor", names).if_written();
+    let channel = |name: String| names.iter().position(|known| *known == name);
+    let turning = turning.map(|turning| turning.and_then(channel));
+    let scale = section.real("turning_scale", 0.8..=1.25).optional();
+    if scale.is_some() && turning == Some(None) {
+        section.misfit("turning_scale", "there is no `turning` whose scale this could be".to_string());
+    }
+    let scale = scale.unwrap_or(1.0) as f32;
+    let sensor = turning.flatten().and_then(|channel| sensors.get(channel)?.as_ref());
+    if let Some(SensorPlan { name, unit, .. }) = sensor.filter(|sensor| sensor.unit != TURN_UNIT) {
+        let rule = format!("\"{name}\" measures {unit}; expected: a sensor that measures {TURN_UNIT}");
+        section.misfit("turning", rule);
+    }
+    let turning = turning?.map(|channel| TurnSensor { channel, scale });
+    let (full_speed, wheelbase) = (full_speed? as f32, wheelbase? as f32);
+    Some(MotionPlan { full_speed, wheelbase, lag, track, body, turning })
 }
 
 /// `[backing]`.
@@ -91,7 +112,14 @@ pub fn sim(section: &Section<'_>) -> Option<SimPlan> {
     let battery = section.real("battery_v", 0.0..=60.0).required();
     let edge_counts = section.real("edge_counts", -1000.0..=4095.0).optional();
     let counts_every_byte = section.flag("counts_every_byte").optional();
-    let sonar = section.choice("sonar", "sonar module", &SONARS).optional(); // part of the digest only if present
+    // Part of the digest only if present, as is everything below.
+    let errors = MotionErrors {
+        steering_deg: section.real("steering_error_deg", -10.0..=10.0).optional().unwrap_or(0.0),
+        left_slower: section.real("left_slower", -0.5..=0.5).optional().unwrap_or(0.0),
+        gyro_zero_deg_s: section.real("gyro_zero_deg_s", -20.0..=20.0).optional().unwrap_or(0.0),
+        gyro_scale: section.real("gyro_scale_error", -0.1..=0.1).optional().unwrap_or(0.0),
+    };
+    let sonar = section.choice("sonar", "sonar module", &SONARS).optional();
     if let (Some([width, depth]), Some([length, _])) = (room, body) {
         if length * 2.0 > width.min(depth) {
             section.misfit(
@@ -128,6 +156,7 @@ pub fn sim(section: &Section<'_>) -> Option<SimPlan> {
         edge_counts: edge_counts.map_or(SimPlan::default().edge_counts, |counts| counts as f32),
         counts_every_byte: counts_every_byte.unwrap_or(false),
         sonar: sonar.map_or(SonarModule::default(), |(_, module)| module),
+        errors,
         rangers: RangerFaults::default(),
         world: None,
     })
