@@ -324,6 +324,35 @@ mod tests {
     }
 
     #[test]
+    fn it_turns_as_measured_and_without_a_good_reading_as_told() {
+        let turning = Some(TurnSensor { channel: 1, scale: 2.0 });
+        let model = MotionModel { turning, ..motion(0.0) };
+        let reading = |health| [Sample::NEVER, Sample { value: 20.0, health, ..Sample::NEVER }];
+        let measured = model.measured_turn(&reading(Health::Good)).expect("a good reading");
+        assert!((measured - 10.0_f64.to_radians()).abs() < 1e-9, "{measured}");
+        assert_eq!(model.measured_turn(&reading(Health::Stale)), None);
+        assert_eq!(motion(0.0).measured_turn(&reading(Health::Good)), None, "it has no such sensor");
+        let mut odometer = Odometer::new(model.clone());
+        let mut slot = 0;
+        // Its steering is straight, and its gyroscope has a zero error of a tenth of a radian a second.
+        let mut turned = |slots: u64, drive: f32, turn: Option<f64>| {
+            let before = odometer.pose().heading;
+            for _ in 0..slots {
+                let mut motors = [0.0; MAX_MOTORS];
+                (motors[0], motors[1]) = (drive, drive);
+                odometer.advance(Instant::ZERO + Span::from_millis(10 * slot), &motors, turn);
+                slot += 1;
+            }
+            odometer.pose().heading - before
+        };
+        assert_eq!(turned(10, 0.5, Some(0.6)), 0.0, "the zero error is not known yet");
+        assert!(turned(100, 0.0, Some(0.1)).abs() < 1e-9, "it stands");
+        assert!((turned(100, 0.5, Some(0.6)) - 0.5).abs() < 1e-6, "as measured");
+        assert_eq!(turned(100, 0.5, None), 0.0, "as told");
+        assert!((turned(10, 0.0, Some(1.1)) - 0.1).abs() < 1e-6, "turned by hand");
+    }
+
+    #[test]
     fn two_wheels_turn_by_their_difference() {
         let mut odometer = Odometer::new(two_wheels(0.0));
         drive(&mut odometer, 0, 101, [-0.4, 0.4, 0.0]);

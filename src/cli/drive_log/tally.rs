@@ -139,7 +139,7 @@ impl Tally {
         Tally { period: board.map_or(Span::ZERO, |board| board.period), odometer, ..Tally::default() }
     }
 
-    /// Where the robot is according to its commands, if the board states its motion. `report` draws it.
+    /// Where the robot is by dead reckoning, if the board states its motion. `report` draws it.
     #[cfg(feature = "workshop")]
     pub fn pose(&self) -> Option<OdometryPose> {
         self.odometer.as_ref().map(Odometer::pose)

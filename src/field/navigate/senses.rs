@@ -1,5 +1,5 @@
-//! What the tick tells the navigator: where the robot is according to its own commands, and what its ranging
-//! sensors have measured since the last cycle.
+//! What the tick tells the navigator: where the robot is by dead reckoning, and what its ranging sensors have
+//! measured since the last cycle.
 
 use super::Beam;
 use super::navigator::can_go;

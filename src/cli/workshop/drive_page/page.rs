@@ -69,8 +69,9 @@ fn body(html: &mut String, drive: &DriveShown, title: &str) {
     section(html, "sensors", "Sensors", [marked, &readings(&drive.sensors)]);
     let path = match drive.path {
         Some(_) => {
-            "<p>The path is an estimate: it is computed from the commands, and drifts. It does not notice when \
-             a wheel slips or a wall blocks the robot.</p>"
+            "<p>The path is an estimate: it is computed from the commands, and from the measured turns if the \
+             board names a gyroscope. It drifts, and does not notice when a wheel slips or a wall blocks the \
+             robot.</p>"
         }
         None => "<p>The board does not state how its commands move it ([motion]), so there is no path.</p>",
     };
