@@ -50,6 +50,11 @@ pub struct Sample {
 impl Sample {
     /// A channel without any reading.
     pub const NEVER: Sample = Sample { value: 0.0, worst: 0.0, stamp: Instant::ZERO, health: Health::Never };
+
+    /// Its value, if it is credible now.
+    pub fn good(&self) -> Option<f32> {
+        (self.health == Health::Good).then_some(self.value)
+    }
 }
 
 /// All channels at one slot.

@@ -9,7 +9,7 @@
 pub mod gyroscope;
 
 use crate::base::command::MAX_MOTORS;
-use crate::base::frame::{Health, Sample};
+use crate::base::frame::Sample;
 use crate::base::plan::{Board, MotorKind, MotorPlan, TurnSensor};
 use crate::base::time::{Instant, Span};
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
@@ -93,8 +93,8 @@ impl MotionModel {
     /// zero error is still in it. `None`: it has no such sensor, or no reading that can be trusted.
     pub fn measured_turn(&self, samples: &[Sample]) -> Option<f64> {
         let TurnSensor { channel, scale } = self.turning?;
-        let sample = samples.get(channel).filter(|sample| sample.health == Health::Good)?;
-        Some(f64::from(sample.value / scale).to_radians())
+        let measured = samples.get(channel)?.good()?;
+        Some(f64::from(measured / scale).to_radians())
     }
 
     /// Curvature of the path with this steering command, 1/m, positive to the left.
@@ -270,6 +270,7 @@ impl Remembers for Odometer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::frame::Health;
 
     fn motion(lag_s: f64) -> MotionModel {
         let steering = Some((2, [-30.0, 30.0]));
@@ -291,10 +292,15 @@ mod tests {
     }
 
     fn drive(odometer: &mut Odometer, from: u64, slots: u64, command: [f32; 3]) {
+        drive_turning(odometer, from, slots, command, None);
+    }
+
+    /// The same with this measured rate of turn.
+    fn drive_turning(odometer: &mut Odometer, from: u64, slots: u64, command: [f32; 3], turn: Option<f64>) {
         let mut motors = [0.0; MAX_MOTORS];
         motors[..3].copy_from_slice(&command);
         for slot in from..from + slots {
-            odometer.advance(Instant::ZERO + Span::from_millis(10 * slot), &motors, None);
+            odometer.advance(Instant::ZERO + Span::from_millis(10 * slot), &motors, turn);
         }
     }
 
@@ -337,12 +343,8 @@ mod tests {
         // Its steering is straight, and its gyroscope has a zero error of a tenth of a radian a second.
         let mut turned = |slots: u64, drive: f32, turn: Option<f64>| {
             let before = odometer.pose().heading;
-            for _ in 0..slots {
-                let mut motors = [0.0; MAX_MOTORS];
-                (motors[0], motors[1]) = (drive, drive);
-                odometer.advance(Instant::ZERO + Span::from_millis(10 * slot), &motors, turn);
-                slot += 1;
-            }
+            drive_turning(&mut odometer, slot, slots, [drive, drive, 0.0], turn);
+            slot += slots;
             odometer.pose().heading - before
         };
         assert_eq!(turned(10, 0.5, Some(0.6)), 0.0, "the zero error is not known yet");

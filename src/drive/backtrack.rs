@@ -390,12 +390,11 @@ impl Backing {
 
     /// Evaluates the newest ranges, and remembers where ground sensors see an edge.
     fn look_ahead(&mut self, shown: &Frame) {
-        let sample = self.sonar.map(|sonar| (shown.samples[sonar.channel], sonar.reach));
-        let echo = sample.filter(|(sample, _)| sample.health == Health::Good);
-        let seen = echo.filter(|(sample, reach)| sample.value < *reach);
-        self.stuck.look(seen.map(|(sample, _)| sample.value.into()));
-        if let Some((sample, _)) = echo {
-            self.beside.look(sample.value.into(), self.odometer.pose());
+        let echo = self.sonar.and_then(|sonar| Some((shown.samples[sonar.channel].good()?, sonar.reach)));
+        let seen = echo.filter(|(range, reach)| range < reach);
+        self.stuck.look(seen.map(|(range, _)| range.into()));
+        if let Some((range, _)) = echo {
+            self.beside.look(range.into(), self.odometer.pose());
         }
         for sensor in &self.edge_sensors {
             if shown.samples[sensor.channel].health == Health::Good && sensor.sees(shown) {
@@ -403,9 +402,8 @@ impl Backing {
             }
         }
         for ranger in &self.side_rangers {
-            let sample = shown.samples[ranger.channel];
-            if sample.health == Health::Good {
-                self.beside.see(&ranger.beam, sample.value, self.odometer.pose());
+            if let Some(range) = shown.samples[ranger.channel].good() {
+                self.beside.see(&ranger.beam, range, self.odometer.pose());
             }
         }
     }

@@ -17,7 +17,7 @@ use super::fault::Fault;
 use super::nearest::Best;
 use super::spatial::{Area, DecodedPlace, Decoder, Plane, Waves};
 use crate::base::command::MAX_MOTORS;
-use crate::base::frame::{Health, Sample};
+use crate::base::frame::Sample;
 use crate::base::time::Instant;
 use crate::decision::motion::{MotionModel, Odometer, OdometryPose};
 use crate::field::snapshot::{Places, PlacesThing};
@@ -87,8 +87,7 @@ impl Scene {
     ) -> Scene {
         let mut values = [None; MOST_THINGS];
         for (value, channel) in values.iter_mut().zip(by) {
-            let sample = samples.get(*channel).filter(|sample| sample.health == Health::Good);
-            *value = sample.map(|sample| sample.value);
+            *value = samples.get(*channel).and_then(Sample::good);
         }
         Scene { slot, motors: *motors, turn: motion.measured_turn(samples), values }
     }
@@ -344,6 +343,21 @@ mod tests {
             scene.values[..2].copy_from_slice(&values(step));
             map.take(&scene).expect("within reach");
         }
+    }
+
+    #[test]
+    fn the_map_turns_as_the_gyroscope_measures() {
+        let mut map = map();
+        let mut take = |from: u64, slots: u64, drive: f32, turn: f64| {
+            for slot in from..from + slots {
+                let slot = Instant::ZERO + Span::from_millis(10 * slot);
+                let (motors, values) = ([drive; MAX_MOTORS], [None; MOST_THINGS]);
+                map.take(&Scene { slot, motors, turn: Some(turn), values }).expect("no thing is met");
+            }
+            map.pose().heading
+        };
+        assert!(take(0, 100, 0.0, 0.1).abs() < 1e-9, "it stands: this is the zero error");
+        assert!((take(100, 100, 1.0, 0.6) - 0.5).abs() < 1e-6);
     }
 
     #[test]

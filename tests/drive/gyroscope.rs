@@ -2,7 +2,6 @@
 //! told. The same robots without `[motion] turning` show what it is for.
 
 use super::{options, run_board, run_with};
-use crate::folder::Folder;
 use crate::long::or_in_full;
 use ganglion::base::plan::{Board, MotionPlan, WorldPlan};
 use ganglion::deploy::board;
@@ -37,10 +36,8 @@ const START: Place = [1.0, 1.5];
 
 /// A board like `parent` with a gyroscope and with this difference from its model.
 fn with_gyroscope(parent: &str, error: &str) -> Board {
-    let folder = Folder::new(&format!("gyroscope-{parent}"));
     let text = format!("inherits = \"{parent}\"\n{GYROSCOPE}{error}\n");
-    let path = folder.write("board.toml", text);
-    let mut board = board::load(path.as_ref()).expect("a good board").board;
+    let mut board = board::from_text("gyroscope", &text).expect("a good board").board;
     let sim = board.sim.as_mut().expect("a simulated board");
     let discs = vec![[2.5, 1.0, 0.12], [2.0, 2.4, 0.12]];
     sim.world = Some(WorldPlan { size: [4.0, 3.0], start: START, discs, ..WorldPlan::default() });

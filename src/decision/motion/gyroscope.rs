@@ -14,8 +14,8 @@ const SETTLES_FOR: f64 = 0.2;
 /// The zero error is known after the robot has then stood undisturbed for this long, seconds. The noise of an
 /// MPU-6050 then leaves a hundredth of a degree a second.
 const STANDS_FOR: f64 = 0.25;
-/// The mean is over about the last seconds of this number: over more, it would not follow the temperature. A
-/// zero error that differs from the known one counts only after this time: somebody may turn the robot.
+/// The mean covers about this many of the last seconds: over more, it would not follow the temperature. A
+/// zero error that differs from the known one counts only after this time: a person may be turning the robot.
 const MEAN_OVER: f64 = 4.0;
 /// Largest credible zero error, radians a second: a little more than 20 degrees.
 const LARGEST_ZERO: f64 = 0.4;

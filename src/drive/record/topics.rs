@@ -166,7 +166,7 @@ impl Topics {
         let sensors = &self.sensors;
         self.scene.messages(moment, |name| {
             let (_, sample) = sensors.iter().zip(&slot.frame).find(|(sensor, _)| *sensor == name)?;
-            (sample.health == Health::Good).then_some(f64::from(sample.value))
+            sample.good().map(f64::from)
         })
     }
 

@@ -4,7 +4,6 @@
 
 use super::goal::{GoalStatus, behaviour_names};
 use super::readings::{CycleTimes, Lateness, MotorStatus, Names, SensorStatus};
-use crate::base::frame::Health;
 use crate::base::plan::{Board, EngineKind, FileSensor, QualityLevel, SensorKind};
 use crate::base::time::{Instant, Span};
 use crate::drive::trace::{Latency, LatenessPeak, Recorder, StepDown, Summary};
@@ -303,10 +302,7 @@ impl Instruments {
     }
 
     fn temperatures(&self, summary: &Summary) -> BTreeMap<String, Option<f32>> {
-        let value = |channel: usize| {
-            let sample = summary.last.as_ref()?.frame.used().get(channel)?;
-            (sample.health == Health::Good).then_some(sample.value)
-        };
+        let value = |channel: usize| summary.last.as_ref()?.frame.used().get(channel)?.good();
         self.temperatures.iter().map(|(channel, name)| (name.clone(), value(*channel))).collect()
     }
 }
