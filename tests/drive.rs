@@ -3,7 +3,7 @@
 
 use crate::long::or_in_full;
 use ganglion::base::command::Source;
-use ganglion::base::plan::{Board, Cause};
+use ganglion::base::plan::{Board, Cause, MotionErrors};
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::deploy::board;
 use ganglion::drive::trace::Record;
@@ -40,10 +40,12 @@ fn sim_board() -> Board {
     board
 }
 
-/// The same without corner rangers and without memory of obstacles.
+/// The same without corner rangers, gyroscope and memory of obstacles. It steers exactly as told, so that it
+/// meets what these tests put in its way.
 fn sonar_board() -> Board {
     let mut board = board::built_in("sim-sonar").expect("it is built in").expect("and sound").board;
     board.field.shape.grid = or_in_full(8, board.field.shape.grid);
+    board.sim.as_mut().expect("a simulated board").errors = MotionErrors::default();
     board
 }
 

@@ -10,7 +10,7 @@ mod wander;
 mod wires;
 
 use ganglion::base::command::Command;
-use ganglion::base::plan::{Board, LineSensor, SensorKind};
+use ganglion::base::plan::{Board, LineSensor, MotionErrors, SensorKind};
 use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::deploy::board;
 use ganglion::hardware::bus::{Gpio, I2c};
@@ -21,8 +21,11 @@ use ganglion::hardware::device::{DeviceFault, Ports};
 use ganglion::sim::{Fault, Plant, Report};
 use std::sync::Arc;
 
+/// A shipped board, whose simulated wheels and gyroscope have no errors.
 fn shipped(name: &str) -> Board {
-    board::built_in(name).expect("a built-in board").expect("a sound one").board
+    let mut board = board::built_in(name).expect("a built-in board").expect("a sound one").board;
+    board.sim.iter_mut().for_each(|sim| sim.errors = MotionErrors::default());
+    board
 }
 
 const fn ms(ms: u64) -> Span {

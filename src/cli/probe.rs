@@ -296,10 +296,11 @@ mod tests {
             &format!("0x30  corner-left: {assigned}"),
             &format!("0x31  corner-right: {assigned}"),
             "0x60  lean",
+            "0x68  turning",
         ];
         assert_eq!(lines[10..], wanted);
         let object = object(&board, bus, &found);
-        assert_eq!(object["devices"].as_array().map(Vec::len), Some(5));
+        assert_eq!(object["devices"].as_array().map(Vec::len), Some(6));
         assert_eq!(object["devices"][0]["state"], "answers");
     }
 

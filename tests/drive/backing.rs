@@ -101,7 +101,8 @@ fn backtracking_keeps_cars_from_hitting_discs_behind_them() {
 #[test]
 fn a_car_gets_out_of_a_corner() {
     let mut board = sim_board();
-    let corner = WorldPlan { size: [5.8, 3.3], start: [0.6, 0.45], ..WorldPlan::default() };
+    let (size, start, heading_deg) = ([5.8, 3.3], [0.5, 0.35], 225.0);
+    let corner = WorldPlan { size, start, heading_deg, ..WorldPlan::default() };
     board.sim.as_mut().expect("it is simulated").world = Some(corner);
     let seed = 9;
     let run = run_board(&board, seed, 60, &[]);

@@ -20,7 +20,7 @@ kind = \"mpu6050\"
 unit = \"deg/s\"
 address = 0x68
 quantity = \"rotation-z\"
-period_ms = 10.0
+period_ms = 20.0
 max_age_ms = 60.0
 valid = [-250.0, 250.0]
 required = true
@@ -34,10 +34,9 @@ gyro_zero_deg_s = 3.0
 /// Where the robot starts in its room.
 const START: Place = [1.0, 1.5];
 
-/// A board like `parent` with a gyroscope and with this difference from its model.
-fn with_gyroscope(parent: &str, error: &str) -> Board {
-    let text = format!("inherits = \"{parent}\"\n{GYROSCOPE}{error}\n");
-    let mut board = board::from_text("gyroscope", &text).expect("a good board").board;
+/// The board of this text in a room with two discs.
+fn in_its_room(text: &str) -> Board {
+    let mut board = board::from_text("gyroscope", text).expect("a good board").board;
     let sim = board.sim.as_mut().expect("a simulated board");
     let discs = vec![[2.5, 1.0, 0.12], [2.0, 2.4, 0.12]];
     sim.world = Some(WorldPlan { size: [4.0, 3.0], start: START, discs, ..WorldPlan::default() });
@@ -61,7 +60,8 @@ fn drift(board: &Board, seed: u64) -> [f64; 2] {
 
 #[test]
 fn a_car_with_crooked_wheels_knows_its_heading() {
-    let car = with_gyroscope("sim", "steering_error_deg = 0.5");
+    let car = in_its_room("inherits = \"sim\"\n[field]\ngrid = 8\n");
+    assert!(car.sim.as_ref().is_some_and(|sim| sim.errors.steering_deg == 0.5), "as the board states");
     for seed in 1..=or_in_full(2, 5) {
         // What is left of the zero error adds up.
         let most_degrees = or_in_full(3.0, 15.0);
@@ -74,7 +74,7 @@ fn a_car_with_crooked_wheels_knows_its_heading() {
 
 #[test]
 fn a_robot_with_unequal_wheels_reaches_its_goal() {
-    let robot = with_gyroscope("barn", "left_slower = 0.05");
+    let robot = in_its_room(&format!("inherits = \"barn\"\n{GYROSCOPE}left_slower = 0.05\n"));
     let goal = [2.2, 0.2];
     let route = Route::try_from(vec![[2.0, 0.8], [0.2, -0.9], goal]).expect("a route");
     let miss = |board: &Board, seed| {

@@ -71,7 +71,7 @@ mod tests {
     fn a_narrow_ground_module_misses_edges_met_at_a_sharp_angle() {
         let board = |name| crate::deploy::board::built_in(name).expect("built in").expect("sound").board;
         assert_eq!(
-            edge_sight(&board("sim")),
+            edge_sight(&board("sim-sonar")),
             EdgeSight::Whole(None),
             "its sensors are right ahead of the wheels"
         );
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn sensors_outside_the_wheels_see_edges_in_wide_bends() {
-        let mut board = crate::deploy::board::built_in("sim").expect("built in").expect("sound").board;
+        let mut board = crate::deploy::board::built_in("sim-sonar").expect("built in").expect("sound").board;
         let wheel = board.motion.and_then(|motion| motion.track).expect("it states its track") / 2.0;
         let mut put = |name: &str, spot: [f32; 2]| {
             let sensor = board.sensors.iter_mut().find(|sensor| sensor.name == name).expect("it has one");
