@@ -11,8 +11,8 @@ fn rules(board: &Board) -> impl Iterator<Item = (String, Trip, f32, Restraint)> 
     board.reflexes.iter().map(named)
 }
 
-/// These sensors, of which the ground sensors look at the same spots as those of `board`. Before, the outer
-/// ones look at spots 2 cm outside the tracks of the wheels.
+/// These sensors, but the ground sensors look at the spots of those of `board`. Asserts that the outer ones
+/// looked at spots 2 cm outside the tracks of the wheels.
 fn with_spots_of(board: &Board, sensors: &[SensorPlan]) -> Vec<SensorPlan> {
     let track = board.motion.and_then(|motion| motion.track).expect("it states its track");
     let with_spot = |sensor: &SensorPlan| {

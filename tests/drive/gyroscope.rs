@@ -63,10 +63,11 @@ fn a_car_with_crooked_wheels_knows_its_heading() {
     let car = in_its_room("inherits = \"sim\"\n[field]\ngrid = 8\n");
     assert!(car.sim.as_ref().is_some_and(|sim| sim.errors.steering_deg == 0.5), "as the board states");
     for seed in 1..=or_in_full(2, 5) {
-        // What is left of the zero error adds up.
-        let most_degrees = or_in_full(3.0, 15.0);
+        // What is left of the zero error and the error of the scale add up.
+        let (most_metres, most_degrees) = or_in_full((0.3, 3.0), (1.0, 30.0));
         let [metres, degrees] = drift(&car, seed);
-        assert!(metres < 0.3 && degrees < most_degrees, "seed {seed}: {metres} m, {degrees} degrees");
+        println!("seed {seed}: {metres:.2} m and {degrees:.1} degrees off");
+        assert!(metres < most_metres && degrees < most_degrees, "seed {seed}: {metres} m, {degrees} degrees");
         let [_, degrees] = drift(&without_its_use(&car), seed);
         assert!(degrees > 30.0, "seed {seed}: without the gyroscope it is off by only {degrees} degrees");
     }
