@@ -117,6 +117,8 @@ pub enum Service {
     Hostile,
     /// Its bus hangs until the driver is rebound, which its user may not do.
     HungBus,
+    /// One transfer hangs in the kernel, where no signal ends it, for longer than the watchdog waits.
+    HungTransfer,
 }
 
 #[cfg(test)]

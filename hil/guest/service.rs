@@ -32,6 +32,8 @@ const I2C: &str = "/dev/i2c-1";
 const AGAIN: Span = Span::from_millis(20_000);
 /// Time limit for the watchdog to kill a stopped process: more than twice its interval (WatchdogSec).
 const WATCHDOG: Span = Span::from_millis(5_000);
+/// How long a hung transfer takes: twice the limit for the watchdog.
+const HANGS_MS: i32 = 10_000;
 /// EX_UNAVAILABLE, EX_NOPERM and EX_CONFIG.
 const UNAVAILABLE: u64 = 69;
 const NO_PERMISSION: u64 = 77;
@@ -73,6 +75,7 @@ pub fn carry_out(place: &mut RowContext<'_>, loaded: &Loaded, service: Service) 
         Service::Silent => silent(place.bench, &mut outcome),
         Service::Hostile => attacked(place.bench, &mut outcome),
         Service::HungBus => freed(place.bench, &mut outcome),
+        Service::HungTransfer => hung(place.bench, &mut outcome),
     };
     run("systemctl", &["stop", RUNTIME, GUARD, REBINDER])?;
     outcome
@@ -319,6 +322,19 @@ fn freed(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     outcome.note(format!("recovery {}", after["recovery"]));
     outcome.demand(after["recovery"]["rebind"] == 1, || format!("not rebound exactly once: {after}"));
     Ok(())
+}
+
+/// One transfer hangs in the kernel for longer than the watchdog waits. Only then does the watchdog's signal
+/// end the runtime; until then the line that stops the motors has to stay off.
+fn hung(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
+    let id = driving(bench, outcome)?;
+    let hangs = bench.now();
+    bench.fault(None, Fault::Stuck, HANGS_MS, 1)?;
+    judge_stopped(bench, hangs, Limit::Ms(100), outcome);
+    bench.wait(WATCHDOG);
+    let state = property("SubState")?;
+    outcome.demand(state == "stop-watchdog", || format!("while the transfer hangs, the unit is {state}"));
+    started_again(bench, id, hangs, outcome)
 }
 
 /// The state of the motors' bus, as the runtime reports it.

@@ -20,8 +20,8 @@ fn behaviours_need_known_names_and_sound_curves() {
         "forgets_after_s",
         "a field with the preset `selection` keeps no peak without input",
     );
-    slip(V4, "span = [-0.1, 0.1]", "span = [0.1, -0.1]", "must ascend; 0.1 comes before -0.1");
-    slip(V4, "at = 0.02\n", "at = 0.2\n", "0.2 is outside the field's span; allowed: -0.1 to 0.1");
+    slip(V4, "span = [-5.0, 5.0]", "span = [5.0, -5.0]", "must ascend; 5 comes before -5");
+    slip(V4, "at = 1.0\n", "at = 6.0\n", "6 is outside the field's span; allowed: -5 to 5");
     let far = "points = [[900.0, 16.0], [1300.0, 0.0]]";
     slip(V4, far, "points = [[900.0, 26.0], [1300.0, 0.0]]", "height 26; allowed: -20 to 20");
     slip(V4, far, "points = [[900.0, 16.0], [2300.0, 0.0]]", "sensor value 2300 is off its scale");
@@ -31,9 +31,9 @@ fn behaviours_need_known_names_and_sound_curves() {
         "points = [[900.0, 16.0], [800.0, 0.0]]",
         "sensor values must ascend; 900 comes before 800",
     );
-    let speed = "[[-0.02, 0.25], [0.0, 0.4], [0.02, 0.25]]";
-    slip(V4, speed, "[[-0.02, 0.25], [0.0, 1.4], [0.02, 0.25]]", "value 1.4; allowed: -1 to 1");
-    slip(V4, speed, "[[-0.02, 0.25], [-0.02, 0.4]]", "positions must ascend; -0.02 comes before -0.02");
+    let speed = "[[-1.0, 0.25], [0.0, 0.4], [1.0, 0.25]]";
+    slip(V4, speed, "[[-1.0, 0.25], [0.0, 1.4], [1.0, 0.25]]", "value 1.4; allowed: -1 to 1");
+    slip(V4, speed, "[[-1.0, 0.25], [-1.0, 0.4]]", "positions must ascend; -1 comes before -1");
     let line = "speed = { field = \"line\"";
     slip(V4, line, "speed = { field = \"lime\"", "no decision field is named `lime`; did you mean `line`?");
     let stop = "name = \"follow-line\"";

@@ -46,6 +46,7 @@ fn boards_with_corners_add_the_same_sensors_and_rules() {
         };
         assert_eq!((turning(&board).as_deref(), turning(&plain)), (Some("turning"), None), "{name}");
         assert_eq!((board.bus, plain.wander), (plain.bus, None), "{name}");
+        assert_eq!((&board.behaviours, &board.decision_fields), (&plain.behaviours, &plain.decision_fields));
         // Only the simulated ranger's noise is known, so only there is the limit strict.
         added.iter_mut().for_each(|sensor| sensor.frozen_after = None);
         (added, of_corners, board.wander)

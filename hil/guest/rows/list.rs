@@ -468,4 +468,10 @@ pub const ROWS: &[Row] = &[
         Course::Service(Service::HungBus),
         "no process may perform the configured recovery step, or the runtime's user can write to the driver",
     ),
+    row(
+        "service-hung",
+        "a transfer that no signal ends leaves the motors stopped, and the watchdog restarts the runtime",
+        Course::Service(Service::HungTransfer),
+        "the watchdog is fed although the bus thread hangs, or the restarted runtime arms by itself",
+    ),
 ];

@@ -63,6 +63,9 @@ impl Service {
             Service::HungBus => {
                 "rebind = true; the bus hangs until its driver is rebound: stopped within 100 ms, freed by ganglion-rebind, drives again; the runtime's user itself may not rebind"
             }
+            Service::HungTransfer => {
+                "one transfer hangs for 10 s, whatever signal comes: stopped within 100 ms, killed by the watchdog, one restart, stays stopped until armed, drives again"
+            }
             Service::Hostile => {
                 "signals, rm, mv, ln, /proc and a second guard by the runtime's user: all refused, and the robot drives on; the guard's own user may signal it and write to its folder"
             }
