@@ -227,7 +227,9 @@ fn allocations_with(task: Task) -> u64 {
         ranges[number as usize % MAX_BEAMS] = f32::NAN;
         let slot = Instant::ZERO + Span::from_millis(20).times(number);
         let answer = FieldAnswer { sensors: &[-0.5; MAX_SENSORS], motors: &mut motors };
-        stage.advance(&NavigationInput { pose, ranges, armed: true }, slot, Some(answer)).state
+        stage
+            .advance(&NavigationInput { pose, turns_measured: None, ranges, armed: true }, slot, Some(answer))
+            .state
     };
     let allocations = allocations_in(|| (1..500).for_each(|number| _ = cycle(number)));
     let is_active = !matches!(cycle(500), State::Idle | State::Standing);

@@ -324,8 +324,8 @@ fn freed(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     Ok(())
 }
 
-/// One transfer hangs in the kernel for longer than the watchdog waits. Only then does the watchdog's signal
-/// end the runtime; until then the line that stops the motors has to stay off.
+/// One transfer hangs in the kernel for longer than the watchdog waits. The watchdog's signal ends the
+/// runtime only when the transfer ends; until then the line that stops the motors has to stay off.
 fn hung(bench: &mut Bench, outcome: &mut RowResult) -> io::Result<()> {
     let id = driving(bench, outcome)?;
     let hangs = bench.now();

@@ -8,6 +8,7 @@ use super::output;
 use crate::base::plan::Board;
 use crate::base::time::Span;
 use crate::decision::motion::OdometryPose;
+use crate::decision::motion::agreement::is_opposite;
 use crate::field::navigate::goals::{FEWEST_OF_PATROL, Place, Route, Task};
 use crate::field::navigate::navigator::can_go;
 use crate::runtime::control::{self, Ask, GoalStatus, Reply, Status};
@@ -258,7 +259,29 @@ fn why(goal: &GoalStatus) -> &str {
 /// The robot's goal, its progress and its position, on one line.
 pub fn line(goal: &GoalStatus) -> String {
     let [x, y] = goal.at;
-    format!("{}; at ({x:.2}, {y:.2}) m by dead reckoning", progress(goal))
+    let doubt = goal.turns_measured.and_then(doubt).map(|doubt| format!("; {doubt}")).unwrap_or_default();
+    format!("{}; at ({x:.2}, {y:.2}) m by dead reckoning{doubt}", progress(goal))
+}
+
+/// What to say about a gyroscope that measures this share of the commanded turns. It may be right if it
+/// measures few of them: a robot that is blocked, or whose wheels slip, does not turn as commanded.
+fn doubt(share: f64) -> Option<String> {
+    let percent = 100.0 * share;
+    match share {
+        share if is_opposite(share) => Some(
+            "its gyroscope measures the opposite of the commanded turns and is not used: is it upside down, or does \
+             the robot turn the wrong way?"
+                .into(),
+        ),
+        share if share < 0.5 => Some(format!(
+            "its gyroscope measures only {percent:.0} % of the commanded turns: is its z axis upright, does the robot \
+             turn at all?"
+        )),
+        share if share > 1.5 => Some(format!(
+            "its gyroscope measures {percent:.0} % of the commanded turns: are the figures under [motion] right?"
+        )),
+        _ => None,
+    }
 }
 
 /// The robot's goal and its progress.
@@ -292,6 +315,7 @@ mod tests {
             why: Some("it is stuck".into()),
             at: [1.0, 0.5],
             heading_deg: 0.0,
+            turns_measured: None,
         }
     }
 
@@ -311,6 +335,13 @@ mod tests {
         let expected =
             "(2.00, -1.00) m: given up (it is stuck), 1 more after it; at (1.00, 0.50) m by dead reckoning";
         assert_eq!(shown, expected);
+        for (share, doubt) in
+            [(1.1, None), (0.1, Some("only 10 %")), (-1.0, Some("the opposite of")), (2.0, Some("200 %"))]
+        {
+            let shown = line(&GoalStatus { turns_measured: Some(share), ..goal() });
+            let said = shown.strip_prefix(expected).expect("the same line");
+            assert!(doubt.map_or(said.is_empty(), |doubt| said.contains(doubt)), "{share}: {shown}");
+        }
     }
 
     #[test]

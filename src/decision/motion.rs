@@ -2,10 +2,12 @@
 //! *Vehicle Dynamics and Control*, section 2.2, reference point on the rear axle) or of a differential drive
 //! (Siegwart and Nourbakhsh, *Introduction to Autonomous Mobile Robots*, section 3.2). The speed, and the
 //! turn rate of a differential drive, lag behind the commands. On a board with a gyroscope
-//! (`[motion] turning`), the robot turns as the [`gyroscope`] measures, not as commanded. Starts at (0, 0),
-//! heading along x. The estimate drifts, as all dead reckoning does, and does not notice when a wheel slips
-//! or a wall blocks the robot. The drift limits the accuracy of places.
+//! (`[motion] turning`), the robot turns as the [`gyroscope`] measures, not as commanded, unless that is the
+//! opposite ([`agreement`]). Starts at (0, 0), heading along x. The estimate drifts, as all dead reckoning
+//! does, and does not notice when a wheel slips or a wall blocks the robot. The drift limits the accuracy of
+//! places.
 
+pub mod agreement;
 pub mod gyroscope;
 
 use crate::base::command::MAX_MOTORS;
@@ -13,6 +15,7 @@ use crate::base::frame::Sample;
 use crate::base::plan::{Board, MotorKind, MotorPlan, TurnSensor};
 use crate::base::time::{Instant, Span};
 use crate::system::checkpoint::{Archive, Remembers, Unfit, remember};
+use agreement::{Agreement, is_opposite};
 use gyroscope::Gyroscope;
 
 /// The longest time that one command is assumed to have lasted. In a longer gap (a stalled loop), the robot
@@ -197,14 +200,22 @@ pub struct Odometer {
     /// How fast the robot turns, radians a second, positive to the left.
     spin: f64,
     gyroscope: Gyroscope,
+    agreement: Agreement,
     last: Option<Instant>,
 }
 
 impl Odometer {
     /// A robot at the origin.
     pub fn new(motion: MotionModel) -> Odometer {
-        let (standing, gyroscope) = (OdometryPose::default(), Gyroscope::default());
-        Odometer { motion, standing, speed: 0.0, spin: 0.0, gyroscope, last: None }
+        Odometer {
+            motion,
+            standing: OdometryPose::default(),
+            speed: 0.0,
+            spin: 0.0,
+            gyroscope: Gyroscope::default(),
+            agreement: Agreement::default(),
+            last: None,
+        }
     }
 
     /// How commands move the robot.
@@ -225,6 +236,11 @@ impl Odometer {
     /// The estimated speed, metres per second, negative backwards.
     pub fn speed(&self) -> f64 {
         self.speed
+    }
+
+    /// The share of the commanded turns that the gyroscope measures ([`Agreement::share`]).
+    pub fn turns_measured(&self) -> Option<f64> {
+        self.agreement.share()
     }
 
     /// The robot was given this command at `slot`; `turn` is the rate of turn that its sensor measures
@@ -248,11 +264,15 @@ impl Odometer {
         let is_to_stand = wanted == 0.0 && spin.unwrap_or(0.0) == 0.0;
         let stands = is_to_stand && self.speed.abs() < STANDS && self.spin.abs() < STANDS;
         let measured = turn.and_then(|turn| self.gyroscope.turn(turn, stands, seconds));
-        let curvature = || steering.map_or(0.0, |(motor, _)| self.motion.curvature(motors[motor]));
-        let turned = match measured {
+        let curvature = steering.map_or(0.0, |(motor, _)| self.motion.curvature(motors[motor]));
+        if let Some(measured) = measured {
+            let commanded = if spin.is_some() { self.spin } else { self.speed * curvature };
+            self.agreement.add(commanded, measured, seconds);
+        }
+        let turned = match measured.filter(|_| !self.turns_measured().is_some_and(is_opposite)) {
             Some(turn) => turn * seconds,
             None if spin.is_some() => self.spin * seconds,
-            None => way * curvature(),
+            None => way * curvature,
         };
         self.standing = self.standing.moved(way, turned);
         way
@@ -261,9 +281,10 @@ impl Odometer {
 
 impl Remembers for Odometer {
     fn walk(&mut self, archive: &mut Archive<'_>) -> Result<(), Unfit> {
-        let Odometer { motion: _, standing, speed, spin, gyroscope, last } = self;
+        let Odometer { motion: _, standing, speed, spin, gyroscope, agreement, last } = self;
         remember!(archive: standing, speed, spin, last);
-        gyroscope.walk(archive)
+        gyroscope.walk(archive)?;
+        agreement.walk(archive)
     }
 }
 
@@ -271,6 +292,7 @@ impl Remembers for Odometer {
 mod tests {
     use super::*;
     use crate::base::frame::Health;
+    use std::f64::consts::TAU;
 
     fn motion(lag_s: f64) -> MotionModel {
         let steering = Some((2, [-30.0, 30.0]));
@@ -322,10 +344,10 @@ mod tests {
         assert!((x - 0.5).abs() < 1e-9 && y.abs() < 1e-9 && heading.abs() < 1e-9, "{x} {y} {heading}");
         // To the right at 30 degrees: a circle of radius 0.1 / tan 30 degrees.
         let radius = 0.1 / (30.0_f64).to_radians().tan();
-        let slots = (std::f64::consts::TAU * radius / 0.5 / 0.01).round() as u64;
+        let slots = (TAU * radius / 0.5 / 0.01).round() as u64;
         drive(&mut odometer, 101, slots, [1.0, 1.0, 1.0]);
         let OdometryPose { at: [x, y], heading } = odometer.pose();
-        assert!((heading + std::f64::consts::TAU).abs() < 0.05, "a turn to the right: {heading}");
+        assert!((heading + TAU).abs() < 0.05, "a turn to the right: {heading}");
         assert!((x - 0.5).abs() < 0.01 && y.abs() < 0.01, "{x} {y}");
     }
 
@@ -352,6 +374,26 @@ mod tests {
         assert!((turned(100, 0.5, Some(0.6)) - 0.5).abs() < 1e-6, "as measured");
         assert_eq!(turned(100, 0.5, None), 0.0, "as told");
         assert!((turned(10, 0.0, Some(1.1)) - 0.1).abs() < 1e-6, "turned by hand");
+    }
+
+    #[test]
+    fn a_gyroscope_upside_down_is_found_and_not_used() {
+        let model = MotionModel { turning: Some(TurnSensor { channel: 0, scale: 1.0 }), ..motion(0.0) };
+        let circle_s = TAU * 0.1 / libm::tan(30.0_f64.to_radians()) / 0.5;
+        for way_up in [1.0, -1.0] {
+            let mut odometer = Odometer::new(model.clone());
+            drive_turning(&mut odometer, 0, 101, [0.0; 3], Some(0.0));
+            let slots = (circle_s / 0.01).round() as u64;
+            let left = |odometer: &mut Odometer, from| {
+                drive_turning(odometer, from, slots, [1.0, 1.0, -1.0], Some(way_up * TAU / circle_s));
+            };
+            left(&mut odometer, 101);
+            assert!(odometer.turns_measured().is_some_and(|share| (share - way_up).abs() < 0.01));
+            let before = odometer.pose().heading;
+            left(&mut odometer, 101 + slots);
+            let turned = odometer.pose().heading - before;
+            assert!((turned - TAU).abs() < 0.05, "{way_up}: {turned}");
+        }
     }
 
     #[test]

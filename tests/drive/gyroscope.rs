@@ -68,7 +68,7 @@ fn a_car_with_crooked_wheels_knows_its_heading() {
     {
         assert!(car.sim.as_ref().is_some_and(|sim| sim.errors.steering_deg == 0.5), "as the board states");
         let (most_metres, most_degrees) = or_in_full((0.3, 3.0), most_in_full);
-        for seed in 1..=or_in_full(2, 5) {
+        for seed in 1..=or_in_full(1, 5) {
             let [metres, degrees] = drift(car, seed);
             println!("{name}, seed {seed}: {metres:.2} m and {degrees:.1} degrees off");
             assert!(
@@ -77,9 +77,27 @@ fn a_car_with_crooked_wheels_knows_its_heading() {
             );
         }
     }
-    for seed in 1..=or_in_full(2, 5) {
+    for seed in 1..=or_in_full(1, 5) {
         let [_, degrees] = drift(&without_its_use(&shipped), seed);
         assert!(degrees > 30.0, "seed {seed}: without the gyroscope it is off by only {degrees} degrees");
+    }
+}
+
+/// What the robot makes of a gyroscope that measures the turns, or with the chip upside down the opposite.
+#[test]
+fn a_gyroscope_mounted_upside_down_is_found() {
+    let shipped = in_its_room("inherits = \"sim\"\n[field]\ngrid = 8\n");
+    let mut upside_down = shipped.clone();
+    upside_down.sim.as_mut().expect("a simulated board").errors.gyro_scale = -2.0;
+    for seed in 1..=or_in_full(1, 20) {
+        let share = |board: &Board| {
+            let run = run_board(board, seed, 60, &[]);
+            run.ending.recorder.summary().goal.and_then(|goal| goal.turns_measured).expect("enough turns")
+        };
+        let [shipped, upside_down] = [&shipped, &upside_down].map(share);
+        println!("seed {seed}: it measures {shipped:.2} of the turns, upside down {upside_down:.2}");
+        assert!((0.7..1.3).contains(&shipped), "seed {seed}: {shipped}");
+        assert!((-1.3..-0.7).contains(&upside_down), "seed {seed}: {upside_down}");
     }
 }
 

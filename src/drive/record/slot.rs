@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the encoding: raised when a field is added, removed or moved. A program reads only its own
 /// version.
-pub const FORMAT: u32 = 10;
+pub const FORMAT: u32 = 11;
 
 /// What a recording keeps of one slot.
 #[derive(Clone, Debug)]

@@ -169,6 +169,8 @@ pub struct GoalReport {
     pub order: u64,
     /// Where the robot is, by dead reckoning from its start.
     pub pose: OdometryPose,
+    /// The share of the commanded turns that the gyroscope measures, as in [`NavigationInput`].
+    pub turns_measured: Option<f64>,
     /// The place that the robot goes to, has reached or has given up on.
     pub goal: Option<Place>,
     /// How many places of the route follow this one; on a patrol, how many in this round.
@@ -315,7 +317,15 @@ impl GoalStage {
                 motors[*motor] = commands[*motor];
             }
         }
-        GoalReport { order: number, pose: input.pose, goal, left: left as u8, state, requester }
+        GoalReport {
+            order: number,
+            pose: input.pose,
+            turns_measured: input.turns_measured,
+            goal,
+            left: left as u8,
+            state,
+            requester,
+        }
     }
 
     /// Steers a car that the field drives forwards clear of remembered obstacles and to new ground. Returns

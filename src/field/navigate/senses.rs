@@ -18,6 +18,9 @@ pub const MAX_BEAMS: usize = 32;
 pub struct NavigationInput {
     /// Where the robot is, by dead reckoning.
     pub pose: OdometryPose,
+    /// The share of the commanded turns that the gyroscope measures: about 1, negative if it measures the
+    /// opposite. `None`: there is no gyroscope, or the robot has turned too little.
+    pub turns_measured: Option<f64>,
     /// What each ranging sensor measured since the last cycle, metres; NaN: no fresh reading.
     pub ranges: [f32; MAX_BEAMS],
     /// Whether the motors follow the field.
@@ -79,7 +82,12 @@ impl NavigationSenses {
                 (*range, *told) = (sample.value, sample.stamp);
             }
         }
-        NavigationInput { pose: self.odometer.pose(), ranges, armed }
+        NavigationInput {
+            pose: self.odometer.pose(),
+            turns_measured: self.odometer.turns_measured(),
+            ranges,
+            armed,
+        }
     }
 }
 

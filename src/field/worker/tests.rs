@@ -179,7 +179,12 @@ fn goals(task: Task) -> (GoalStage, GoalSender, NavigationInput) {
     let board = built_in("barn").unwrap().unwrap().board;
     let navigator = Navigator::of(&board, Options::default()).expect("it has a navigator");
     let (stage, orders) = GoalStage::of(&board, Box::new(navigator), task, 1).expect("it moves");
-    let input = NavigationInput { pose: OdometryPose::default(), ranges: [9.0; MAX_BEAMS], armed: true };
+    let input = NavigationInput {
+        pose: OdometryPose::default(),
+        turns_measured: None,
+        ranges: [9.0; MAX_BEAMS],
+        armed: true,
+    };
     (stage, orders, input)
 }
 

@@ -33,13 +33,17 @@ pub struct GoalStatus {
     pub at: Place,
     /// Its heading, degrees, counter-clockwise from the heading at the start.
     pub heading_deg: f64,
+    /// The share of the commanded turns that the gyroscope measures, about 1; absent without one, and until
+    /// the robot has turned by more than half a turn. Negative: it measures the opposite, and is not used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns_measured: Option<f64>,
 }
 
 impl GoalStatus {
     /// The report in human-readable form. The navigator runs after the field's cycle, so once the engine is
     /// retired, the robot goes nowhere and the report no longer changes: the goal then counts as given up.
     pub fn of(report: &GoalReport, behaviours: &[String], engine: EngineState) -> GoalStatus {
-        let GoalReport { order, pose, goal, left, state, requester } = *report;
+        let GoalReport { order, pose, turns_measured, goal, left, state, requester } = *report;
         let behaviour = requester.behaviour();
         let is_done = left == 0 && state == State::Arrived || matches!(state, State::GivenUp(_));
         let (state, why) = match (goal.is_some() || behaviour.is_some(), engine) {
@@ -55,6 +59,7 @@ impl GoalStatus {
             why: why.map(str::to_string),
             at: pose.at,
             heading_deg: pose.heading.to_degrees(),
+            turns_measured,
         }
     }
 }

@@ -6,6 +6,7 @@ use super::goal::{GoalStatus, behaviour_names};
 use super::readings::{CycleTimes, Lateness, MotorStatus, Names, SensorStatus};
 use crate::base::plan::{Board, EngineKind, FileSensor, QualityLevel, SensorKind};
 use crate::base::time::{Instant, Span};
+use crate::decision::motion::agreement::is_opposite;
 use crate::drive::trace::{Latency, LatenessPeak, Recorder, StepDown, Summary};
 use crate::field::remote::local::LinkPhase;
 use crate::field::remote::{LinkCounters, LinkHealth, LinkTimes, LinkWords};
@@ -328,13 +329,15 @@ pub struct Observer {
     measured: Arc<Mutex<Measured>>,
     due: Instant,
     usage: Arc<UsageMeter>,
+    /// Whether it has logged that the gyroscope measures the opposite.
+    has_warned: bool,
 }
 
 impl Observer {
     /// An observer that stores the figures in `measured`. `usage`: the meter of the run's recording, if there
     /// is one.
     pub fn new(instruments: Instruments, measured: Arc<Mutex<Measured>>, usage: Arc<UsageMeter>) -> Observer {
-        Observer { instruments, measured, due: Instant::ZERO, usage }
+        Observer { instruments, measured, due: Instant::ZERO, usage, has_warned: false }
     }
 
     /// Collects the figures if they are due; called by the non-real-time thread.
@@ -346,7 +349,20 @@ impl Observer {
         self.instruments.take_link_message();
         let process = Some(self.usage.at(now));
         let measured = Measured { process, ..self.instruments.read(recorder) };
+        self.warn_of_gyroscope(&measured);
         *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = measured;
+    }
+
+    /// Logs once that the gyroscope measures the opposite of the commanded turns.
+    fn warn_of_gyroscope(&mut self, measured: &Measured) {
+        let share = measured.goal.as_ref().and_then(|goal| goal.turns_measured);
+        if share.is_some_and(is_opposite) && !self.has_warned {
+            self.has_warned = true;
+            log::warn!(
+                "the gyroscope measures the opposite of the commanded turns and is not used; the heading so far is \
+                 wrong. Mount it the right way up, or swap what makes the robot turn the wrong way, and restart"
+            );
+        }
     }
 }
 

@@ -179,6 +179,7 @@ fn with_goal(state: &str, why: Option<&str>) -> Status {
         why: why.map(str::to_string),
         at: [0.5, 0.25],
         heading_deg: 0.0,
+        turns_measured: None,
     });
     status
 }

@@ -66,7 +66,7 @@ mod tests {
 
     fn report(pose: OdometryPose, goal: Option<Place>, state: State) -> GoalReport {
         let requester = Requester::Navigator;
-        GoalReport { order: 1, pose, goal, left: 0, state, requester }
+        GoalReport { order: 1, pose, turns_measured: None, goal, left: 0, state, requester }
     }
 
     #[test]

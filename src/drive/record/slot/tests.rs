@@ -42,6 +42,7 @@ pub fn full(index: u64) -> Slot {
             goal: Some(GoalReport {
                 order: 2,
                 pose: OdometryPose { at: [0.5, -0.25], heading: 1.5 },
+                turns_measured: Some(0.75),
                 goal: Some([2.0, 1.0]),
                 left: 1,
                 state: State::GivenUp(Reason::NoWay),

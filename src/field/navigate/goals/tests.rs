@@ -32,7 +32,8 @@ impl Rig {
         let navigator = Navigator::of(board, Options::default()).expect("it has a navigator");
         let (stage, orders) = GoalStage::of(board, Box::new(navigator), task, 1).expect("it moves");
         let ranges = [9.0; MAX_BEAMS];
-        let input = NavigationInput { pose: OdometryPose::default(), ranges, armed: true };
+        let input =
+            NavigationInput { pose: OdometryPose::default(), turns_measured: None, ranges, armed: true };
         Rig { stage, orders, cycle: 0, input }
     }
 
