@@ -265,16 +265,12 @@ impl Odometer {
         let stands = is_to_stand && self.speed.abs() < STANDS && self.spin.abs() < STANDS;
         let measured = turn.and_then(|turn| self.gyroscope.turn(turn, stands, seconds));
         let curvature = steering.map_or(0.0, |(motor, _)| self.motion.curvature(motors[motor]));
+        let commanded = if spin.is_some() { self.spin * seconds } else { way * curvature };
         if let Some(measured) = measured {
-            let commanded = if spin.is_some() { self.spin } else { self.speed * curvature };
-            self.agreement.add(commanded, measured, seconds);
+            self.agreement.add(commanded, measured * seconds, seconds);
         }
-        let turned = match measured.filter(|_| !self.turns_measured().is_some_and(is_opposite)) {
-            Some(turn) => turn * seconds,
-            None if spin.is_some() => self.spin * seconds,
-            None => way * curvature,
-        };
-        self.standing = self.standing.moved(way, turned);
+        let used = measured.filter(|_| !self.turns_measured().is_some_and(is_opposite));
+        self.standing = self.standing.moved(way, used.map_or(commanded, |turn| turn * seconds));
         way
     }
 }

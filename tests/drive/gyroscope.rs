@@ -34,6 +34,11 @@ gyro_zero_deg_s = 3.0
 /// Where the robot starts in its room.
 const START: Place = [1.0, 1.5];
 
+/// The shipped `sim` with these lines, on a small field.
+fn sim_with(lines: &str) -> Board {
+    in_its_room(&format!("inherits = \"sim\"\n[field]\ngrid = 8\n{lines}"))
+}
+
 /// The board of this text in a room with two discs.
 fn in_its_room(text: &str) -> Board {
     let mut board = board::from_text("gyroscope", text).expect("a good board").board;
@@ -60,8 +65,7 @@ fn drift(board: &Board, seed: u64) -> [f64; 2] {
 
 #[test]
 fn a_car_with_crooked_wheels_knows_its_heading() {
-    let shipped = in_its_room("inherits = \"sim\"\n[field]\ngrid = 8\n");
-    let scale_exact = in_its_room("inherits = \"sim\"\n[field]\ngrid = 8\n[sim]\ngyro_scale_error = 0.0\n");
+    let (shipped, scale_exact) = (sim_with(""), sim_with("[sim]\ngyro_scale_error = 0.0\n"));
     // In ten minutes, an error of the scale adds up; the zero error is measured whenever the car stands.
     for (name, car, most_in_full) in
         [("shipped", &shipped, (1.0, 30.0)), ("exact scale", &scale_exact, (0.3, 15.0))]
@@ -86,7 +90,7 @@ fn a_car_with_crooked_wheels_knows_its_heading() {
 /// What the robot makes of a gyroscope that measures the turns, or with the chip upside down the opposite.
 #[test]
 fn a_gyroscope_mounted_upside_down_is_found() {
-    let shipped = in_its_room("inherits = \"sim\"\n[field]\ngrid = 8\n");
+    let shipped = sim_with("");
     let mut upside_down = shipped.clone();
     upside_down.sim.as_mut().expect("a simulated board").errors.gyro_scale = -2.0;
     for seed in 1..=or_in_full(1, 20) {

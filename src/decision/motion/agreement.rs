@@ -31,20 +31,20 @@ pub struct Agreement {
 }
 
 impl Agreement {
-    /// For `seconds` the commands turned the robot by `commanded` radians a second, and the gyroscope
-    /// measured `measured`, both positive to the left.
+    /// In `seconds` the commands turned the robot by `commanded` radians, and the gyroscope measured
+    /// `measured` radians, both positive to the left.
     pub fn add(&mut self, commanded: f64, measured: f64, seconds: f64) {
-        if commanded.abs() < TURNS {
+        let turn = commanded.abs();
+        if turn < TURNS * seconds {
             return;
         }
-        let turn = commanded.abs() * seconds;
         let kept = 1.0 - turn / OVER;
         self.commanded = self.commanded * kept + turn;
-        self.measured = self.measured * kept + measured * commanded.signum() * seconds;
+        self.measured = self.measured * kept + measured * commanded.signum();
     }
 
-    /// The share of the commanded turns that the gyroscope measures: about 1; negative if it measures the
-    /// opposite. `None`: the robot has turned too little so far.
+    /// The share of the commanded turns that the gyroscope measures: about 1, below -0.5 if it measures the
+    /// opposite ([`is_opposite`]). `None`: the robot has turned too little so far.
     pub fn share(&self) -> Option<f64> {
         (self.commanded >= ENOUGH).then(|| self.measured / self.commanded)
     }
@@ -67,7 +67,7 @@ mod tests {
     fn share_after(agreement: &mut Agreement, seconds: usize, share: f64) -> Option<f64> {
         for slot in 0..100 * seconds {
             let commanded = if slot / 100 % 2 == 0 { 1.0 } else { -1.0 };
-            agreement.add(commanded, share * commanded, 0.01);
+            agreement.add(0.01 * commanded, 0.01 * share * commanded, 0.01);
         }
         agreement.share()
     }

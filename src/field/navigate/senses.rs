@@ -18,8 +18,8 @@ pub const MAX_BEAMS: usize = 32;
 pub struct NavigationInput {
     /// Where the robot is, by dead reckoning.
     pub pose: OdometryPose,
-    /// The share of the commanded turns that the gyroscope measures: about 1, negative if it measures the
-    /// opposite. `None`: there is no gyroscope, or the robot has turned too little.
+    /// The share of the commanded turns that the gyroscope measures: about 1, below -0.5 if it measures
+    /// the opposite and is not used. `None`: there is no gyroscope, or the robot has turned too little.
     pub turns_measured: Option<f64>,
     /// What each ranging sensor measured since the last cycle, metres; NaN: no fresh reading.
     pub ranges: [f32; MAX_BEAMS],

@@ -34,7 +34,8 @@ pub struct GoalStatus {
     /// Its heading, degrees, counter-clockwise from the heading at the start.
     pub heading_deg: f64,
     /// The share of the commanded turns that the gyroscope measures, about 1; absent without one, and until
-    /// the robot has turned by more than half a turn. Negative: it measures the opposite, and is not used.
+    /// the robot has turned by more than half a turn. Below -0.5: it measures the opposite, and is not
+    /// used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns_measured: Option<f64>,
 }

@@ -353,14 +353,18 @@ impl Observer {
         *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = measured;
     }
 
+    /// Whether the gyroscope measures the opposite of the commanded turns; true only once.
+    fn finds_opposite(&mut self, measured: &Measured) -> bool {
+        let share = measured.goal.as_ref().and_then(|goal| goal.turns_measured);
+        share.is_some_and(is_opposite) && !std::mem::replace(&mut self.has_warned, true)
+    }
+
     /// Logs once that the gyroscope measures the opposite of the commanded turns.
     fn warn_of_gyroscope(&mut self, measured: &Measured) {
-        let share = measured.goal.as_ref().and_then(|goal| goal.turns_measured);
-        if share.is_some_and(is_opposite) && !self.has_warned {
-            self.has_warned = true;
+        if self.finds_opposite(measured) {
             log::warn!(
                 "the gyroscope measures the opposite of the commanded turns and is not used; the heading so far is \
-                 wrong. Mount it the right way up, or swap what makes the robot turn the wrong way, and restart"
+                 wrong. Mount it the right way up, or correct what makes the robot turn the wrong way, and restart"
             );
         }
     }
@@ -374,6 +378,32 @@ pub(super) fn newest(measured: &Mutex<Measured>) -> Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::command::Requester;
+    use crate::decision::motion::OdometryPose;
+    use crate::field::navigate::goals::GoalReport;
+    use crate::field::navigate::navigator::State;
+
+    #[test]
+    fn a_gyroscope_that_measures_the_opposite_is_logged_once() {
+        let mut observer = Observer::new(Instruments::default(), Arc::default(), Arc::default());
+        let with = |turns_measured| {
+            let pose = OdometryPose::default();
+            let requester = Requester::Field;
+            let goal = GoalReport {
+                order: 0,
+                pose,
+                turns_measured,
+                goal: None,
+                left: 0,
+                state: State::Idle,
+                requester,
+            };
+            let goal = GoalStatus::of(&goal, &[], EngineState::default());
+            Measured { goal: Some(goal), ..Measured::default() }
+        };
+        let shares = [None, Some(-0.4), Some(-0.6), Some(-0.6)];
+        assert_eq!(shares.map(|share| observer.finds_opposite(&with(share))), [false, false, true, false]);
+    }
 
     #[test]
     fn the_status_shows_the_usage_that_the_recording_has_read() {
