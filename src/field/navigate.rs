@@ -166,6 +166,12 @@ impl Body {
         }
     }
 
+    /// The radius of the area around its middle that it passes in its sharpest turn, metres. An obstacle in
+    /// there can come to its side without ever being in front of a sensor that looks ahead.
+    pub fn turns_past(&self) -> f32 {
+        2.0 * self.turning_radius + self.keeps_clear()
+    }
+
     /// How far the middle of the body is ahead of the reference point, metres.
     pub fn middle(&self) -> f32 {
         (self.front - self.rear) / 2.0

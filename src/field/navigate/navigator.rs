@@ -35,8 +35,8 @@ const STUCK_AFTER: f64 = 10.0;
 /// See [`STUCK_AFTER`]; metres.
 const STUCK_WITHIN: f64 = 0.4;
 
-/// Before it gives up, the robot forgets all obstacles and tries again, this many times for each goal: a wide
-/// beam may have closed a gap that is open.
+/// Before it gives up, the robot forgets all obstacles that are not near it ([`Body::turns_past`]) and tries
+/// again, this many times for each goal: a wide beam may have closed a gap that is open.
 const TRIES: u8 = 2;
 
 /// This many hits make an obstacle certain, even one that a wide beam sees.
@@ -166,7 +166,7 @@ pub struct Navigator {
     /// Seconds without a fresh reading.
     blind_for: f64,
     search: Search,
-    /// How many times it has forgotten all obstacles and tried again on the way to this goal.
+    /// How many times it has forgotten obstacles and tried again on the way to this goal.
     tries: u8,
     /// Where the robot was when it last made progress, and how long ago in seconds.
     progress: ([f64; 2], f64),
@@ -292,7 +292,7 @@ impl Navigator {
         }
         self.progress.1 += seconds;
         if self.progress.1 > STUCK_AFTER {
-            return self.give_up(Reason::Stuck);
+            return self.give_up(Reason::Stuck, middle);
         }
         match chosen {
             Some(direction) => {
@@ -303,12 +303,12 @@ impl Navigator {
                 self.state = if self.steering.is_backing() { State::Backing } else { State::Going };
                 wish
             }
-            None => self.look(pose.heading, seconds),
+            None => self.look(pose.heading, middle, seconds),
         }
     }
 
-    /// One cycle without a direction.
-    fn look(&mut self, heading: f64, seconds: f64) -> Wish {
+    /// One cycle without a direction, with the body's middle at `middle`.
+    fn look(&mut self, heading: f64, middle: [f64; 2], seconds: f64) -> Wish {
         self.state = State::Looking(Because::NoWay);
         let Search { seconds: searched, turned, heading: last } = &mut self.search;
         *searched += seconds;
@@ -328,16 +328,17 @@ impl Navigator {
         } else {
             Reason::NoWay
         };
-        self.give_up(reason)
+        self.give_up(reason, middle)
     }
 
-    /// Forgets all obstacles and tries again, or gives up after [`TRIES`] such attempts.
-    fn give_up(&mut self, reason: Reason) -> Wish {
+    /// Forgets the obstacles that are not beside the body and tries again, or gives up after [`TRIES`] such
+    /// attempts.
+    fn give_up(&mut self, reason: Reason, middle: [f64; 2]) -> Wish {
         if self.tries == TRIES {
             return self.stop(State::GivenUp(reason));
         }
         self.tries += 1;
-        self.grid.forget();
+        self.grid.forget_beyond(middle, self.body.turns_past());
         self.search = Search::default();
         self.progress.1 = 0.0;
         self.heading.rest();
@@ -412,5 +413,27 @@ mod tests {
         assert!(!cycle(None, Some([3.0, 0.05])));
         assert_eq!([4.0; 2].map(|range| cycle(Some(range), None)), [false; 2], "as it was computed before");
         assert!(cycle(None, Some([3.0, 0.05])), "its sensor looked through that place meanwhile");
+    }
+
+    /// What is beside the car would not be seen again before the car turns into it.
+    #[test]
+    fn a_stuck_robot_keeps_in_mind_what_is_beside_it() {
+        let mut navigator = Navigator::new(CAR, Options::default()).expect("a body in range");
+        let thin = Beam { bearing: 0.0, offset: [0.0; 2], half_cone: 0.0, range: Some(1.5), max_range: 4.0 };
+        let behind = Beam { bearing: 3.0, range: Some(4.0), ..thin };
+        let beams = [thin, Beam { bearing: 1.2, range: Some(0.3), ..thin }, behind];
+        let places = [[1.55, 0.05], [0.05 + 0.3 * libm::cos(1.2), 0.05 + 0.3 * libm::sin(1.2)]];
+        let mut cycle = |beams: &[Beam]| {
+            let pose = OdometryPose { at: [0.05, 0.05], heading: 0.0 };
+            navigator
+                .drive(&Surroundings { pose, elapsed: Span::from_millis(200), beams }, Some([3.0, 0.05]));
+            (navigator.tries, places.map(|place| navigator.grid.is_open(place)))
+        };
+        assert_eq!(cycle(&beams), (0, [false, false]));
+        // From now on, no sensor sees either of them.
+        let elsewhere = beams.map(|beam| Beam { range: beam.range.filter(|range| *range == 4.0), ..beam });
+        let tries = (0..60).map(|_| cycle(&elsewhere).0).find(|tries| *tries > 0);
+        assert_eq!(tries, Some(1), "it is stuck");
+        assert_eq!(cycle(&elsewhere), (1, [true, false]));
     }
 }

@@ -184,6 +184,16 @@ impl PlaceGrid {
         self.met.fill(0.0);
     }
 
+    /// Forgets the obstacles at more than `metres` from `at`, but not which ground was seen to be free.
+    pub fn forget_beyond(&mut self, at: [f64; 2], metres: f32) {
+        for (cell, met) in self.met.iter_mut().enumerate() {
+            let centre = self.window.cell(cell).map(|line| (line as f64 + 0.5) * f64::from(CELL));
+            if libm::hypot(centre[0] - at[0], centre[1] - at[1]) > f64::from(metres) {
+                *met = 0.0;
+            }
+        }
+    }
+
     /// Moves the robot here: the window follows, memory fades with the distance, and the ground under the
     /// robot counts as seen to be free.
     pub fn follow(&mut self, pose: OdometryPose) {
@@ -426,6 +436,16 @@ mod tests {
             grid.is_open([3.05, 0.05])
         });
         assert_eq!(open, [true, true, false]);
+    }
+
+    #[test]
+    fn obstacles_nearby_are_kept_when_the_others_are_forgotten() {
+        let mut grid = PlaceGrid::new(&CAR);
+        grid.follow(at(-20.0));
+        let places = [-20.45, -19.55, -20.65, -19.35].map(|x| [x, 0.05]);
+        places.iter().for_each(|place| grid.met[index(cell_of(*place))] = 1.0);
+        grid.forget_beyond([-20.0, 0.05], 0.5);
+        assert_eq!(places.map(|place| grid.met[index(cell_of(place))]), [1.0, 1.0, 0.0, 0.0]);
     }
 
     #[test]
