@@ -69,6 +69,19 @@ impl Rig {
         self.network.status(8, 2).unwrap()
     }
 
+    /// The status once this many cycles are counted; a cycle is counted after its answer is sent.
+    fn status_after(&self, cycles: u64) -> BrainStatus {
+        let started = std::time::Instant::now();
+        loop {
+            let status = self.status();
+            let counted = status.robots.iter().map(|robot| robot.row.cycles).sum::<u64>();
+            if counted >= cycles || started.elapsed() > TIMEOUT {
+                return status;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn client(&self, robot: &str) -> Client {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(TIMEOUT)).unwrap();
@@ -159,7 +172,7 @@ fn networked_robots_get_the_same_bits_as_alone() {
             assert_eq!(timeless(answer), CycleAnswer { sent, ..timeless(expected) });
         }
     }
-    let status = rig.status();
+    let status = rig.status_after(CYCLES * names.len() as u64);
     let rows: Vec<_> =
         status.robots.iter().map(|robot| (robot.row.name.as_str(), robot.row.cycles)).collect();
     assert_eq!(rows, names.map(|name| (name, CYCLES)));
