@@ -91,6 +91,38 @@ fn a_hanging_disk_loses_records_but_no_slots() {
     );
 }
 
+/// A longer queue would let the memory of a simulated run depend on how busy the machine is.
+#[test]
+fn a_run_that_waits_for_its_disk_queues_few_slots() {
+    let (board, files, free) = (sim_board(), Files::default(), Arc::new(AtomicBool::new(false)));
+    let folder = Folder::new("recordings-waits");
+    let stalled = in_folder(&folder, &board, hanging(free.clone(), &files));
+    let (recording, sender) = Recording::start(stalled, true).expect("a thread");
+    let slots = Arc::new(AtomicU64::new(0));
+    let counter = slots.clone();
+    let run = std::thread::spawn(move || {
+        let options = Options { recording: Some(sender), ..Options::default() };
+        let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
+        let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
+        let until = first + Span::from_millis(20_000);
+        let count = |_: &_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        };
+        runner::step(robot, &clock, until, &AtomicBool::new(false), count).recorder.summary().slots_run
+    });
+    while slots.load(Ordering::Relaxed) < 20 && !run.is_finished() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Long enough for hundreds of slots, if nothing holds the run.
+    std::thread::sleep(Duration::from_millis(500));
+    let held = slots.load(Ordering::Relaxed);
+    free.store(true, Ordering::Relaxed);
+    let ran = run.join().expect("it ends");
+    let status = recording.end(LONG);
+    assert!(held <= 70, "{held} slots ran");
+    assert_eq!((status.slots, status.lost()), (ran, 0), "{status:?}");
+}
+
 #[test]
 fn a_dead_recorder_thread_loses_records_but_no_slots() {
     let (board, folder) = (sim_board(), Folder::new("recordings-dies"));

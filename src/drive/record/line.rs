@@ -1,5 +1,5 @@
 //! The queue from the non-real-time thread to the writing thread: joins each record with the readings of its
-//! slot. In real time the sender never waits; in virtual time it waits for room, so that nothing is lost.
+//! slot. In real time senders never wait; in virtual time they wait for room, so that nothing is lost.
 
 use super::counts::{RecordingCounts, RecordingStatus};
 use super::writer::{Item, Plan, Writer};
@@ -20,7 +20,28 @@ use std::time::{Duration, Instant as Moment};
 
 /// Maximum number of items in the queue: forty seconds of slots at 100 Hz, because an SD card may pause that
 /// long for its own housekeeping.
-const QUEUE: usize = 4096;
+const ITEMS: usize = 4096;
+/// The same where senders wait for room: enough to keep both threads busy. A longer queue would only make the
+/// memory of a run depend on how much of the processor the writing thread gets.
+const PATIENT_ITEMS: usize = 64;
+
+/// The sending end of the queue.
+#[derive(Clone)]
+struct Queue {
+    items: Sender<Item>,
+    /// Waits for room instead of losing an item.
+    is_patient: bool,
+}
+
+impl Queue {
+    /// Puts `item` into the queue; returns whether it got in.
+    fn put(&self, item: Item) -> bool {
+        match self.is_patient {
+            true => self.items.send(item).is_ok(),
+            false => self.items.try_send(item).is_ok(),
+        }
+    }
+}
 
 /// The non-real-time thread's end.
 pub struct RecordSender {
@@ -32,16 +53,14 @@ pub struct RecordSender {
     slices: Latest<FieldSlices>,
     slice_tap: Option<Slot<FieldSlices>>,
     field_copy_tap: Option<FieldCopyTap>,
-    items: Sender<Item>,
-    /// Waits for room instead of losing a slot.
-    patient: bool,
+    queue: Queue,
     counts: Arc<RecordingCounts>,
 }
 
 /// Where copies of the field are sent, whenever the recording asks for one.
 pub struct FieldCopyTap {
     asked: Arc<AtomicBool>,
-    items: Sender<Item>,
+    queue: Queue,
 }
 
 impl FieldCopyTap {
@@ -52,7 +71,7 @@ impl FieldCopyTap {
 
     /// Sends a copy. If it does not fit into the queue, the recording asks for another one.
     pub fn send(&self, copy: Vec<u8>) {
-        if self.items.try_send(Item::FieldCopy(copy)).is_err() {
+        if !self.queue.put(Item::FieldCopy(copy)) {
             self.asked.store(true, Ordering::Release);
         }
     }
@@ -60,7 +79,7 @@ impl FieldCopyTap {
 
 /// A running recording.
 pub struct Recording {
-    items: Sender<Item>,
+    queue: Queue,
     counts: Arc<RecordingCounts>,
     usage: Arc<UsageMeter>,
     thread: Option<JoinHandle<()>>,
@@ -78,19 +97,17 @@ impl Drop for Gone {
 
 impl Recording {
     /// Starts the thread. If the recording goes to a named file, that file is opened here, so that an
-    /// unusable path is reported before anything moves. `patient`: the sender waits for room in the queue
-    /// instead of losing a slot.
-    pub fn start(plan: Plan, patient: bool) -> io::Result<(Recording, RecordSender)> {
-        Recording::queued(plan, patient, QUEUE)
-    }
-
-    fn queued(plan: Plan, patient: bool, queue: usize) -> io::Result<(Recording, RecordSender)> {
+    /// unusable path is reported before anything moves. `is_patient`: senders wait for room in the queue
+    /// instead of losing an item.
+    pub fn start(plan: Plan, is_patient: bool) -> io::Result<(Recording, RecordSender)> {
         let counts: Arc<RecordingCounts> = Arc::default();
         let asked: Arc<AtomicBool> = Arc::default();
         let usage: Arc<UsageMeter> = Arc::default();
         let mut writer = Writer::new(plan, counts.clone(), asked.clone(), usage.clone());
         writer.begin()?;
-        let (items, taken_items): (Sender<Item>, Receiver<Item>) = crossbeam_channel::bounded(queue);
+        let (items, taken_items): (Sender<Item>, Receiver<Item>) =
+            crossbeam_channel::bounded(if is_patient { PATIENT_ITEMS } else { ITEMS });
+        let queue = Queue { items, is_patient };
         let gone = Gone(counts.clone());
         let life = move || {
             let _gone = gone;
@@ -107,12 +124,11 @@ impl Recording {
             taps: Some((readings, tap)),
             slices,
             slice_tap: Some(slice_tap),
-            field_copy_tap: Some(FieldCopyTap { asked, items: items.clone() }),
-            items: items.clone(),
-            patient,
+            field_copy_tap: Some(FieldCopyTap { asked, queue: queue.clone() }),
+            queue: queue.clone(),
             counts: counts.clone(),
         };
-        Ok((Recording { items, counts, usage, thread: Some(thread) }, feed))
+        Ok((Recording { queue, counts, usage, thread: Some(thread) }, feed))
     }
 
     /// What the recording has written and lost.
@@ -125,14 +141,15 @@ impl Recording {
         self.usage.clone()
     }
 
-    /// Adds the robot's status as it was at `now`. A status that does not fit into the queue is left out.
+    /// Adds the robot's status as it was at `now`. In real time, a status that does not fit into the queue is
+    /// left out.
     pub fn status(&self, now: Instant, json: String) {
-        let _ = self.items.try_send(Item::Status(now.as_nanos(), json)); // the next one follows in a second
+        self.queue.put(Item::Status(now.as_nanos(), json)); // the next one follows in a second
     }
 
     /// Adds an entry to the metadata at the end of the file.
     pub fn word(&self, key: &str, word: String) {
-        let _ = self.items.try_send(Item::Word(key.into(), word));
+        self.queue.put(Item::Word(key.into(), word));
     }
 
     /// Ends the recording after the run, when its [`RecordSender`] is gone: the thread completes the file and
@@ -140,7 +157,7 @@ impl Recording {
     /// that hangs.
     pub fn end(mut self, timeout: Duration) -> RecordingStatus {
         let until = Moment::now() + timeout;
-        let _ = self.items.send_deadline(Item::End, until); // fails if the thread is gone or the disk hangs
+        let _ = self.queue.items.send_deadline(Item::End, until); // fails if the thread is gone or the disk hangs
         if let Some(thread) = self.thread.take() {
             while !thread.is_finished() && Moment::now() < until {
                 std::thread::sleep(Duration::from_millis(2));
@@ -176,24 +193,16 @@ impl RecordSender {
         let checkpoint = self.checkpoints.before(record.index);
         self.counts.checkpoints_left_out.store(self.checkpoints.left_out(), Ordering::Relaxed);
         let item = Item::Slot { record: Box::new(record.clone()), readings, untold, checkpoint };
-        let sent = self.send(item);
+        let sent = self.queue.put(item);
         RecordingCounts::add(if sent { &self.counts.queued } else { &self.counts.overrun }, 1);
         self.pass_slices();
     }
 
-    /// Puts `item` into the queue; returns whether it got in.
-    fn send(&self, item: Item) -> bool {
-        match self.patient {
-            true => self.items.send(item).is_ok(),
-            false => self.items.try_send(item).is_ok(),
-        }
-    }
-
-    /// Passes on the newest slices through the field. Those that do not fit into the queue are left out: the
-    /// next ones follow in half a second.
+    /// Passes on the newest slices through the field. In real time, those that do not fit into the queue are
+    /// left out: the next ones follow in half a second.
     fn pass_slices(&mut self) {
         if let Some(slices) = self.slices.take() {
-            self.send(Item::Slices(slices.at, Box::new(SlicesMessage::of(&slices))));
+            self.queue.put(Item::Slices(slices.at, Box::new(SlicesMessage::of(&slices))));
         }
     }
 
