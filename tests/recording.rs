@@ -141,10 +141,15 @@ pub fn record(
 
 /// A run in virtual time; returns the number of slots that ran.
 fn run_recorded(board: &Board, options: Options, seconds: u64) -> u64 {
+    run_watched(board, options, seconds, || ())
+}
+
+/// The same; calls `watch` after each slot.
+fn run_watched(board: &Board, options: Options, seconds: u64, mut watch: impl FnMut()) -> u64 {
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
     let robot = Robot::build(board, clock.clone(), first, options).expect("it can be built");
     let until = first + Span::from_millis(1000 * seconds);
-    let ending = runner::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
+    let ending = runner::step(robot, &clock, until, &AtomicBool::new(false), |_| watch());
     ending.recorder.summary().slots_run
 }
 

@@ -73,12 +73,7 @@ fn a_hanging_disk_loses_records_but_no_slots() {
     let stalled = in_folder(&folder, &board, hanging(free.clone(), &files));
     // `false`: as in real time, the run does not wait for the disk.
     let (recording, sender) = Recording::start(stalled, false).expect("a thread");
-    let options = Options { recording: Some(sender), ..Options::default() };
-    let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
-    let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
-    let until = first + Span::from_millis(60_000);
-    let ending = runner::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
-    let run = ending.recorder.summary().slots_run;
+    let run = run_recorded(&board, Options { recording: Some(sender), ..Options::default() }, 60);
     assert!(run > 6_000, "{run} slots");
     free.store(true, Ordering::Relaxed);
     let status = recording.end(LONG);
@@ -102,13 +97,7 @@ fn a_run_that_waits_for_its_disk_queues_few_slots() {
     let counter = slots.clone();
     let run = std::thread::spawn(move || {
         let options = Options { recording: Some(sender), ..Options::default() };
-        let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
-        let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
-        let until = first + Span::from_millis(20_000);
-        let count = |_: &_| {
-            counter.fetch_add(1, Ordering::Relaxed);
-        };
-        runner::step(robot, &clock, until, &AtomicBool::new(false), count).recorder.summary().slots_run
+        run_watched(&board, options, 20, || _ = counter.fetch_add(1, Ordering::Relaxed))
     });
     while slots.load(Ordering::Relaxed) < 20 && !run.is_finished() {
         std::thread::sleep(Duration::from_millis(1));
@@ -119,6 +108,7 @@ fn a_run_that_waits_for_its_disk_queues_few_slots() {
     free.store(true, Ordering::Relaxed);
     let ran = run.join().expect("it ends");
     let status = recording.end(LONG);
+    // The queue, what the writing thread has taken from it, and the slot that waits.
     assert!(held <= 70, "{held} slots ran");
     assert_eq!((status.slots, status.lost()), (ran, 0), "{status:?}");
 }
